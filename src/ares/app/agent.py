@@ -95,7 +95,7 @@ async def _stop_agent(stop: asyncio.Event, agent: Agent) -> None:
 
 
 async def _unless_stopped(stop: asyncio.Event, joining: Coroutine[Any, Any, Joined | None]) -> Joined | None:
-    """Whoever waits for a control plane can be told to go."""
+    """Waits for the join, or for a stop: an agent without a control plane can be stopped too."""
     join, stopping = asyncio.create_task(joining), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({join, stopping}, return_when=asyncio.FIRST_COMPLETED)

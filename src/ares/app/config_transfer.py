@@ -58,7 +58,7 @@ def environment(config: Config, more: Mapping[str, str] = {}) -> dict[str, str]:
 
 
 def leave(config: Config) -> None:
-    """For those who come while it runs."""
+    """Writes the configuration for commands that start while the platform runs."""
     connection_file.replace(config.home_path / _FILE, text(config))
 
 

@@ -1,4 +1,4 @@
-"""The file by which a server tells clients on its machine where it is and who they are: 0600, JSON."""
+"""The file that gives clients on the machine the server's address and a token: mode 0600, JSON."""
 
 import contextlib
 import json

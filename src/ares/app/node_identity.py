@@ -34,7 +34,7 @@ class Joined(NamedTuple):
 
 
 class Joining:
-    """One node's way in. Beyond the control plane's own machine everybody has a certificate."""
+    """The join of one node. A node on another machine than the control plane always has a certificate."""
 
     def __init__(self, config: Config, name: str, state_dir: Path, token: str, auto_join: bool) -> None:
         self._config = config

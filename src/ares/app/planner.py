@@ -18,7 +18,7 @@ from ares.control.planner.messages import PluginFailure
 from ares.control.planner.mirror import Mirror
 
 _PR_SET_PDEATHSIG = 1
-# Whoever serves comes first where processors are short.
+# The server process comes first where CPUs are short.
 _NICE = 5
 _ERROR_MAX = 500
 

@@ -79,7 +79,7 @@ def run(main: Main) -> int:
     import uvloop
 
     configure_logging()
-    # State, logs and tokens are nobody else's to read.
+    # No other user may read state, logs and tokens.
     os.umask(0o077)
     _end_with_supervisor()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -87,7 +87,7 @@ def run(main: Main) -> int:
 
 
 def _end_with_supervisor() -> None:
-    """The supervisor's death must not leave a platform behind that nobody can stop."""
+    """Ends this process with its supervisor: without one, `ares down` could not stop it."""
     supervisor = os.environ.get(SUPERVISOR)
     if supervisor is None:
         return

@@ -1,4 +1,4 @@
-"""What every section of the configuration is, and the one about who somebody is."""
+"""The base of all sections of the configuration, and the section about authentication."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ from ares.model.provider import Algorithm
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Unknown keys are mistakes and are named."""
+    """One section. An unknown key is an error that names the key."""
 
 
 class OidcConfig(Section, frozen=True):
@@ -35,5 +35,5 @@ class OidcConfig(Section, frozen=True):
 
 
 class AuthConfig(Section, frozen=True):
-    # By a name of one's own: [auth.oidc.NAME].
+    # By a name that the operator chooses: [auth.oidc.NAME].
     oidc: dict[Slug, OidcConfig] = {}

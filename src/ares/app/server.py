@@ -40,7 +40,7 @@ async def _serve(config: Config, stop: asyncio.Event) -> int:
         await _either(stop, plane.failed)
     finally:
         await plane.stop()
-    # Whoever keeps servers running starts another, which begins with what is true then.
+    # The supervisor (or systemd) starts another server, which reads the state anew.
     return 1 if plane.failed.is_set() else 0
 
 

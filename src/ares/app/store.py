@@ -61,7 +61,7 @@ async def _new_epoch(config: Config, above: int) -> int:
 
 
 def forget_authority(config: Config) -> bool:
-    """The next server that starts says by whom machines' certificates are signed. All must be stopped."""
+    """Lets the next server that starts set the authority of machine certificates. All servers must be stopped."""
     return asyncio.run(_forget_authority(config))
 
 

@@ -60,7 +60,7 @@ def supervise(config: Config) -> int:
     if lock is None:
         raise UpError(f"already running for {config.home}; `ares down` stops it")
     with lock:
-        # Said here, by whoever reads the log first.
+        # Checked here, so that the error is at the start of the log.
         require_safe(config)
         require_ports(config)
         whole = config_transfer.settled(config)
@@ -82,7 +82,7 @@ def _lock(home: Path) -> "contextlib.AbstractContextManager[object] | None":
 
 
 async def _supervise(config: Config, stop: asyncio.Event) -> int:
-    """The agent ends first: what it runs is handed over while somebody is there to take it."""
+    """The agent ends first, while the server still runs: it drains its attempts and reports them."""
     drained = asyncio.Event()
     server = asyncio.create_task(_keep("server", lambda: _spawn(config, "server"), drained))
     stop_s = config.node.drain_s + _STOP_S
@@ -106,7 +106,7 @@ async def _keep(
         try:
             process = start()
         except OSError as error:
-            # Too many processes or open files pass; a supervisor that gave up would leave nobody to notice.
+            # Too many processes or open files: that passes. A supervisor that gave up could not restart anything later.
             log.warning("process.not_started", process=name, error=str(error))
             pause = min(pause * 2, _RESTART_LAST_S)
             await _pause(stop, pause)
@@ -188,7 +188,7 @@ class SupervisorStart:
     offset: int
 
     def failure(self) -> UpError | None:
-        """The last error in the log, in the words of whoever had it."""
+        """The last error in the log, in the words of the process that had it."""
         with open(self.log, errors="replace") as file:
             file.seek(self.offset)
             lines = file.read().splitlines()

@@ -103,7 +103,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         epoch=epoch,
         store_id=store_id,
         cluster=config.cluster,
-        # Nobody else can have the embedded store open.
+        # No other process can have the embedded store open.
         exclusive=not config.store_url.startswith("etcd:"),
         store_lock=None if deciding is None else deciding.told,
         jobs_max=config.limits.jobs_max,
@@ -193,7 +193,7 @@ class ControlPlane:
             self._started.callback(self.assembled.deciding.close)
         self._started.callback(self.assembled.kept.close)
         self._started.push_async_callback(self.assembled.planning.close)
-        # It takes as long to start as all the rest: whoever leads first need not wait for it.
+        # The planner takes as long to start as all the rest: the first leader need not wait for it.
         self._spawn("planning", _started(self.assembled.planning))
         await replica.view.open()
         self._started.push_async_callback(self._end_loops)
@@ -211,7 +211,7 @@ class ControlPlane:
         self._started.push_async_callback(self._announce)
         serving = None if authority is None else Serving(authority)
         http = HttpServer(build_app(self._api(), self._settings()), self._settings())
-        # The last before agents are heard: their jobs go on for as long as nobody decides, and not much longer.
+        # Last before agents can connect: their jobs go on while no server decides, and not much longer.
         self._decide()
         self.agents_port = await agents.start(self._config.agents.host, self._config.agents.port, serving)
         self._started.push_async_callback(http.stop)

@@ -1,1 +1,1 @@
-"""Judges: whether what Ares did is what it promised. They know its records, never its code."""
+"""Checkers: whether Ares did what it promises. They know its records, never its code."""

@@ -129,7 +129,7 @@ def _next_steps(home: Path) -> str:
     from ares.edge.client.settings import home as default_home
 
     elsewhere = "" if home == default_home() else f"  export ARES_HOME={home}\n"
-    # Not everybody has the virtual environment on the path: say what can be typed here.
+    # The virtual environment may not be on the path: show the command that works here.
     command = sys.argv[0] if "/" in sys.argv[0] and shutil.which("ares") is None else "ares"
     return (
         f"\nTry next:\n{elsewhere}"

@@ -1,4 +1,4 @@
-"""Follows the store through its commits, and offers each of them as what it changed: from what, to what."""
+"""Follows the store through its commits, and gives each commit as a change of records: before and after."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -35,14 +35,14 @@ from ares.check.invariants.records import (
 
 # Entries that say of ranks, or of the whole attempt, that their processes are gone.
 _GONE = frozenset({"rank-exited", "released", "requeued", "lease-lost", "resized", "succeeded", "restarted"})
-# These do when they are an agent's word.
+# These do when the agent wrote them.
 _GONE_BY_AGENT = frozenset({"failed", "retrying"})
 # Entries that speak of other jobs.
 _MENTIONING = frozenset({"preempted", "preempting", "resized"})
 
 
 class CommittedStep:
-    """What one commit did to one job. `after` is None when its record was removed."""
+    """The change of one job by one commit. `after` is None when its record was removed."""
 
     __slots__ = ("added", "after", "before", "entries", "job", "result", "wrote")
 
@@ -74,13 +74,13 @@ class LedgerBooks:
     def __init__(self) -> None:
         self.t = 0.0
         self.revision = 0
-        # Whose transaction the newest commit was, where that is known.
+        # The replica that wrote the newest commit, where that is known.
         self.by = ""
-        # A ledger entry that was there before, a record that cannot be read: when, at which revision, about whom, what.
+        # Repeated ledger entries and records that cannot be read: time, revision, job, and a text.
         self.odd: list[tuple[float, int, str, str]] = []
-        # Every job and array that ever was, also before a restore, and whose it was.
+        # Every job and array that ever existed, also before a restore, with its tenant.
         self.created: dict[str, str] = {}
-        # What ledgers say of others: whose ledger, of which job, in its own words.
+        # Ledger entries that name another job: the job of the ledger, the other job, and the kind of entry.
         self.mentions: list[tuple[str, str, str]] = []
         self._log: list[Commit] = []
         self._takers: dict[str, Callable[[CommittedChange, Write], None]] = {
@@ -141,7 +141,7 @@ class LedgerBooks:
         return self._apply(commit)
 
     def restore(self, revision: int) -> None:
-        """Back to how it was then."""
+        """Goes back to the state at that revision."""
         known = len(self.odd)
         self._log = [commit for commit in self._log if commit.revision <= revision]
         self._clear()
@@ -244,7 +244,7 @@ class LedgerBooks:
 
     def _take_leader(self, change: CommittedChange, write: Write) -> None:
         self._put(change, "/leader/", self.leaders, write.key, write)
-        # Whoever is elected reads everything anew before deciding anything.
+        # A new leader reads every record again before it decides anything.
         self.in_force = [self.profile()]
 
     def _take_lease(self, change: CommittedChange, write: Write) -> None:
@@ -265,7 +265,7 @@ class LedgerBooks:
         self.epoch = 0 if found is None else found.epoch
         change.others.append(("/epoch", write.key, before, self.epoch))
 
-    # ---- who may be alive, by the ledger
+    # ---- ranks that may be alive, by the ledger
 
     def _follow(self, step: CommittedStep) -> None:
         alive = self.alive[step.job]

@@ -43,7 +43,7 @@ class Restored(_Event, frozen=True, tag="restored"):
     revision: int
 
 
-# ---- people
+# ---- clients
 
 
 Verb = Literal["submit", "cancel", "retry", "get", "result", "outputs"]
@@ -63,7 +63,7 @@ class Asked(_Event, frozen=True, tag="asked"):
 
 
 class Answered(_Event, frozen=True, tag="answered"):
-    """How it ended. "unknown" means no answer came, or one that says it does not know."""
+    """The end of a call. "unknown" means that no answer came, or that the answer does not tell the outcome."""
 
     op: int
     outcome: Literal["ok", "refused", "unknown"]
@@ -79,7 +79,7 @@ class Answered(_Event, frozen=True, tag="answered"):
     seen: dict[str, str] = {}
 
 
-# ---- machines: what only they can know
+# ---- machines: events that only they can know
 
 
 class ProcessStarted(_Event, frozen=True, tag="process-started"):
@@ -125,7 +125,7 @@ class LogSeen(_Event, frozen=True, tag="log-seen"):
 
 
 class Fault(_Event, frozen=True, tag="fault"):
-    """Something was broken, or mended, on purpose. `who` is a component such as "agent n1", "replica r2" or "store".
+    """A fault was injected, or ended. `who` is a component such as "agent n1", "replica r2" or "store".
 
     It lasts until the fault of the same kind and component is `over`, or all is healed; one that is over at once,
     such as a lost reply, is recorded once, with `over`."""
@@ -138,8 +138,8 @@ class Fault(_Event, frozen=True, tag="fault"):
 
 
 class Frozen(_Event, frozen=True, tag="frozen"):
-    """A process was stopped as by SIGSTOP. `who` as in `Fault`; of a job's own process "job JOB FENCE", of a machine
-    with everything on it "node NAME". An agent that is stopped alone stops no job."""
+    """A process was stopped as by SIGSTOP. `who` is as in `Fault`, or "job JOB FENCE" for a job's own process, or
+    "node NAME" for a machine with everything on it. Stopping an agent alone stops no job."""
 
     who: str
 

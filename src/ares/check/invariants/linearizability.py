@@ -1,4 +1,4 @@
-"""Whether everybody's calls about a job can be put into one order: the public API is linearizable, job by job.
+"""Whether the calls of all clients about a job fit into one order: the public API is linearizable, job by job.
 
 Where the history has the store's commits, their order is the truth: every state a job was in is known, and what became
 of calls without an answer is too. A call must then fit into a moment between its question and its answer. Without
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, TypeVar
 from ares.check.invariants.history import Answered, Asked, Commit, Event, Restored, Violation
 from ares.check.invariants.records import DECODERS, ENDED, Request, State, job_of, kind_of
 
-# ---- Whether operations that overlapped in time can be put into one order in which each of them makes sense.
+# ---- one order for operations that overlap in time
 
 
 S = TypeVar("S")
 
 
 class TimedOperation(NamedTuple):
-    """`ended` is None when nobody knows whether it ever took effect: it may be placed anywhere later, or nowhere."""
+    """`ended` is None when the outcome is unknown: the operation may take effect at any later time, or never."""
 
     began: int
     ended: int | None
@@ -96,7 +96,7 @@ def _marks(operations: Sequence[TimedOperation]) -> _Mark:
 
 def _lift(mark: _Mark) -> None:
     for one in (mark, mark.end):
-        # The end of what nobody knows was never put into the ring.
+        # An operation of unknown outcome has no end in the ring.
         if one is not None:
             one.before.after, one.after.before = one.after, one.before
 
@@ -232,7 +232,7 @@ class JobCalls:
 
     def _judge(self, job: str, calls: list[_Call]) -> list[Violation]:
         if not self._moves:
-            # Nobody but the log knows what a restore took back.
+            # Without the log it is unknown what a restore took back.
             return [] if self._restored else _judge_by_calls(job, calls)
         moves = self._moves.get(job, [])
         known = _Known([-1, *(place for place, _ in moves)], [_Seen(), *(seen for _, seen in moves)])
@@ -273,7 +273,7 @@ class _Known(NamedTuple):
         if asked.verb == "submit":
             return bool(now.phase) and (answer.replayed or self.places[1] > call.began)
         if asked.verb == "cancel":
-            # By its own commit or by an earlier one: whoever asks for what is so is told that it is.
+            # By its own commit or by an earlier one: cancelling a cancelled job succeeds.
             return now.phase == "CANCELLED"
         return asked.verb == "retry" or not answer.phase or now == (answer.phase, answer.seq)
 

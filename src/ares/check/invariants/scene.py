@@ -1,4 +1,4 @@
-"""What is known beside the store: the bounds, the processes that machines run, who is stopped, what is broken."""
+"""What is known beside the store: the bounds, running processes, stopped components, and faults."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from ares.check.invariants.history import (
 )
 from ares.check.invariants.records import Fence, fence_of
 
-# Faults of these keep the control plane from its work; whatever else is broken, it can go on.
+# Faults of these components stop the control plane. With any other fault it can go on.
 _CONTROL = ("store", "replica ")
 
 
@@ -33,7 +33,7 @@ class Rank(NamedTuple):
 
 
 class Scene:
-    """Follows every event that is no commit."""
+    """Follows every event that is not a commit."""
 
     def __init__(self) -> None:
         self.settings = Settings(t=0.0)
@@ -43,12 +43,12 @@ class Scene:
         # How processes ended.
         self.endings: dict[Rank, str] = {}
         self.frozen: set[str] = set()
-        # When whoever was stopped went on.
+        # When each stopped component went on.
         self.woken: dict[str, float] = {}
-        # Faults of the control plane that last, and when one last came or went.
+        # Present faults of the control plane, and when one last began or ended.
         self.broken: set[tuple[str, str]] = set()
         self.disturbed_at = float("-inf")
-        # Whether anything at all was ever broken.
+        # Whether there was any fault at all.
         self.faulty = False
         self.healed_at: float | None = None
         self._takers: dict[type, Callable[[Any], None]] = {
@@ -114,13 +114,13 @@ class Scene:
         self.faulty = True
         self.disturbed_at = event.t
 
-    # ---- whoever is stopped cannot stop itself
+    # ---- stopped processes: they cannot end themselves
 
     def is_frozen(self, rank: Rank, node: str) -> bool:
         return bool(self.frozen) and not self.frozen.isdisjoint(_names(rank, node))
 
     def woken_at(self, rank: Rank, node: str) -> float:
-        """When it last went on after being stopped."""
+        """When the process last went on after a stop."""
         if not self.woken:
             return float("-inf")
         return max(self.woken.get(name, float("-inf")) for name in _names(rank, node))

@@ -8,14 +8,14 @@ from ares.check.replay.earliest import End
 from ares.check.replay.node import NodeLeft
 from ares.model.state import Placement
 
-# Time, what is given back before what is taken, a number that tells them apart; then who, the sign and where.
+# Time, releases before allocations, a number that makes steps distinct; then the job, the sign and the placement.
 _Step = tuple[float, int, int, int, int, Placement]
 
 
 def overlaps(
     rooms: Mapping[str, NodeLeft], ends: Iterable[End], promises: tuple[Promised, ...], down: set[str]
 ) -> Iterator[tuple[int, str]]:
-    """Goes through the time to come on every node of which something is promised."""
+    """Simulates the future of every node with a promise on it, and yields jobs whose promise cannot be kept."""
     steps: dict[str, list[_Step]] = {}
     for one in promises:
         for place in one.placements:
@@ -39,7 +39,7 @@ def _node(room: NodeLeft, steps: list[_Step]) -> Iterator[tuple[int, str]]:
     for at, _, _, job, sign, place in steps:
         room.add(place, sign)
         if sign < 0:
-            # What is promised may be over-committed as far as what runs may be.
+            # A promise may use over-commitment as far as a running job may.
             words = next(room.overused(guaranteed=False), None)
             if words is not None:
                 when = f"{round(at, 3):.15g} s"
@@ -47,17 +47,17 @@ def _node(room: NodeLeft, steps: list[_Step]) -> Iterator[tuple[int, str]]:
                 return
 
 
-# ---- Whether room that a job waits for longer than it was promised stays free of others: it is kept as it comes free.
+# ---- room of a promise that slipped: it stays free of other jobs
 
 
 def entered(
     rooms: Mapping[str, NodeLeft], ends: Iterable[End], promise: Promised, entrants: Iterable[AttemptStart]
 ) -> Iterator[AttemptStart]:
-    """`rooms` is what is left beside all that run, the entrants among them; `ends` are of those that are thought to end
-    by the old promise.
+    """The entrants that took room of the promise. `rooms` is what all running jobs leave free, the entrants included;
+    `ends` are the jobs that are expected to end by the old promise.
 
-    Room beside what is promised may be had by anybody: what counts is what would be lacking with them and not without
-    them, once those have ended."""
+    Any job may use room beside the promised one. An entrant counts only if the promised room is short with it and
+    not short without it, once those jobs have ended."""
     given = [place for _, places in ends for place in places]
     for one in entrants:
         mine = {place.node for place in promise.placements if place.node in rooms}

@@ -1,4 +1,4 @@
-"""Goes through a log of decisions as it is written, and says what is not as it must be."""
+"""Checks a log of decisions while it is written, and reports each violation."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _SAID_MAX = 100
 
 @dataclass(slots=True)
 class _Running:
-    """An attempt, and when it was last thought to end."""
+    """A running attempt, with its latest estimated end."""
 
     since: float
     ends: float
@@ -42,23 +42,23 @@ class Checker:
         self._infos = {one.name: one for one in trace.nodes}
         self._down: set[str] = set()
         self._now = 0.0
-        # Whether attempts may be taken away, so that they end before their time.
+        # Whether attempts may be preempted, so that they end before their time.
         self._taken_away = bool({"preempt", "reclaim", "shrink"}.intersection(profile.actions))
         self._wishes: dict[int, tuple[AskedRoom, ...]] = {}
-        # Whether a job has room on the nodes that are up, if nobody else is there.
+        # Whether a job fits on the nodes that are up when no other job runs.
         self._possible: dict[int, bool] = {}
         self._came: set[int] = set()
         self._waiting: set[int] = set()
         self._running: dict[int, _Running] = {}
         self._ran: set[int] = set()
-        # What each was promised last, and first since nothing unforeseen happened.
+        # The latest promise of each job, and the first one since the last unforeseen event.
         self._promised: dict[int, Promised] = {}
         self._first: dict[int, float] = {}
         self._counts = dict.fromkeys(
             ("decisions", "starts", "ends", "heads", "promises", "plans", "drains", "excused"), 0
         )
         self._waits = Waits(trace.jobs, self._rules, self._say)
-        # The earliest that each was told while it was the first.
+        # The earliest start that each job was promised while it was the head of the queue.
         self._soonest: dict[int, float] = {}
         self._said: list[str] = []
         self._more = 0
@@ -87,7 +87,7 @@ class Checker:
         self._waits.judge(decision, self._rooms, self._running, possible)
 
     def verdict(self) -> ReplayVerdict:
-        """After the last decision: every job must have been dealt with."""
+        """The verdict after the last decision. Every job must have run or been refused."""
         said, more = self._said[:], self._more
         self._judge_rest()
         found = ReplayVerdict(
@@ -102,7 +102,7 @@ class Checker:
         self._said, self._more = said, more
         return found
 
-    # ---- what happened
+    # ---- events
 
     def _come(self, decision: CycleDecisions) -> None:
         for job in decision.submitted:
@@ -122,7 +122,7 @@ class Checker:
             self._possible.clear()
 
     def _end(self, one: AttemptEnd, down: tuple[str, ...]) -> set[str]:
-        """The nodes that it held for longer than was thought."""
+        """Records the end. Returns the nodes that the attempt held longer than estimated."""
         self._counts["ends"] += 1
         running = self._running.pop(one.job, None)
         if running is None:
@@ -143,7 +143,7 @@ class Checker:
         return late
 
     def _whole(self, job: int, placements: tuple[Placement, ...]) -> float:
-        """How long the attempt runs if nothing happens to it."""
+        """How long the attempt runs without a failure or preemption."""
         one = self._jobs[job]
         models = {self._model(place) for place in placements if place.gpus}
         runs = (
@@ -156,7 +156,7 @@ class Checker:
         return next((gpu.model for gpu in cards if gpu.index == place.gpus[0]), "")
 
     def _resize(self, resized: Iterable[AttemptStart], sign: int) -> None:
-        """What goes is given back before anybody starts, what comes is taken after that."""
+        """Ranks that leave are released before any job starts; ranks that join are allocated after that."""
         last = {one.job: one for one in resized}
         for job, one in last.items():
             running = self._running.get(job)
@@ -206,10 +206,10 @@ class Checker:
             if place.node in self._rooms:
                 self._rooms[place.node].add(place, sign)
 
-    # ---- the first that waits
+    # ---- the head of the queue
 
     def _judge_head(self, decision: CycleDecisions) -> None:
-        """Nobody who came later may make it start later: by what runs and when it is thought to end."""
+        """No later job may delay the head of the queue, by the running jobs and their estimated ends."""
         strategy = self._rules.strategy
         if not self._rules.in_line or strategy == "conservative" or not self._waiting or decision.more:
             return
@@ -228,7 +228,7 @@ class Checker:
         if without <= now:
             self._say(now, head, "waits, though there is room for it and nobody is ahead of it")
         elif self._rules.drains and len(self._rooms) > 1 and self._soonest.get(head, inf) < said - _ROUNDING_S:
-            # It waits for the very room it was promised, which is kept for it: `Waits` sees to that.
+            # The head waits for the room it was promised, which is kept for it. `Waits` checks that.
             return
         elif strategy in ("easy", "deadline") and with_them > without + _ROUNDING_S:
             names = ", ".join(self._id(job) for job in sorted(passed))
@@ -242,18 +242,18 @@ class Checker:
             self._say(now, head, f"could start at {_at(without)}; it was promised {_at(said)}")
 
     def _first_in_line(self) -> int | None:
-        """Of those that could run here at all. Whoever cannot is in nobody's way."""
+        """The head of the queue, among jobs that fit on the empty cluster. Other jobs are in no job's way."""
         first = min(self._waiting)
         if self._fits_empty(first):
             return first
         return next((job for job in sorted(self._waiting) if self._fits_empty(job)), None)
 
     def _unsure(self, now: float) -> bool:
-        """Somebody runs longer than was thought, and nobody has said how long."""
+        """Whether a job has outlived its estimate, so that its end is unknown."""
         return any(one.ends <= now for one in self._running.values())
 
     def _overdue(self, now: float) -> set[str]:
-        """Where that is so."""
+        """The nodes of such jobs."""
         return {place.node for one in self._running.values() if one.ends <= now for place in one.placements}
 
     def _earliest(self, job: int, without: set[int], now: float) -> float:
@@ -271,16 +271,16 @@ class Checker:
         return self._possible[job]
 
     def _alone(self, job: int) -> float:
-        # Without backfill everybody waits for whoever is first, even if that one waits for a node to come back.
+        # Without backfill all jobs wait for the head, even while it waits for a node to come back.
         down = set[str]() if self._rules.strategy == "strict" else self._down
         rooms = {name: room for name, room in self._rooms.items() if name not in down}
         ends: list[End] = [(0.0, one.placements) for one in self._running.values()]
         return earliest(rooms, ends, self._wished(job), 0.0)
 
-    # ---- what is promised
+    # ---- promises
 
     def _judge_plan(self, decision: CycleDecisions) -> None:
-        """All promises can be kept together, if those who run end when they are thought to."""
+        """All promises can be kept together, if running jobs end when they are expected to."""
         if not decision.promises or self._rules.strategy == "aggressive":
             return
         overdue = self._overdue(decision.time)
@@ -292,17 +292,17 @@ class Checker:
             self._say(decision.time, job, words)
 
     def _judge_promises(self, decision: CycleDecisions, struck: set[str]) -> None:
-        """Nobody starts later than promised; of whom only the first that waits is promised, as long as it is that.
-        Only what happened to the very nodes that were promised excuses it."""
+        """No job starts later than promised. Without conservative backfill only the head of the queue has a promise,
+        and only while it is the head. Only events on the nodes of the promise excuse a delay."""
         now, strategy = decision.time, self._rules.strategy
-        # Whoever waits again, or for a node that is back, may be ahead of the one that was first.
+        # A job that waits again, or for a node that is back, may come before the former head.
         others = strategy != "conservative" and bool(decision.again or decision.up)
         before = self._promised.items() if others or struck else ()
         excused = {job for job, one in before if others or not struck.isdisjoint(_nodes(one))}
         promised = {one.job: one for one in decision.promises}
         started = {one.job for one in decision.started}
         if decision.more and strategy != "conservative":
-            # Whoever this one did not come to is promised something by the next.
+            # The cycle stopped at its limit: jobs that it did not reach get their promise in the next one.
             return
         kept = strategy == "conservative" or (self._rules.in_line and strategy in ("easy", "aggressive", "deadline"))
         for job, before in self._promised.items() if kept else ():
@@ -321,17 +321,17 @@ class Checker:
                     what = "started" if job in started else "is promised"
                     self._say(now, job, f"was promised {_at(base)}, and {what} {_at(at)}; nothing unforeseen happened")
         if strategy != "conservative":
-            # Whoever is promised a start behind one of which nobody can say when is delayed by that one.
+            # Only the head: a job behind it may be delayed by it.
             head = self._first_in_line() if self._waiting else None
             promised = {job: one for job, one in promised.items() if job == head}
         self._promised = promised
-        # What is unforeseen may put it off; what happens after that may not put it off further.
+        # An unforeseen event may delay the promise. Later events must not delay it further.
         first = {job: self._first.get(job, one.start) for job, one in promised.items()}
         self._first = {job: max(at, promised[job].start) if job in excused else at for job, at in first.items()}
 
     def _judge_drain(self, decision: CycleDecisions) -> None:
-        """Once its promise has slipped, nobody who comes later enters the room of the first that waits, unless he will
-        have ended by the earliest it was told as such. No overrun and no failure excuses that."""
+        """Once the promise of the head has slipped, no later job enters its room, unless that job ends by the earliest
+        start that the head was promised as the head. No overrun and no failure excuses that."""
         for one in decision.promises:
             self._soonest[one.job] = min(self._soonest.get(one.job, inf), one.start)
         for one in decision.started:
@@ -342,7 +342,7 @@ class Checker:
         slipped = next((one for one in decision.promises if one.job == head), None)
         if slipped is None or head is None:
             return
-        # Whoever waits again before it takes its turn; whoever is behind it does not.
+        # A job that waits again ahead of the head keeps its time. Jobs behind the head lose theirs.
         self._soonest = {job: at for job, at in self._soonest.items() if job <= head}
         now, by = decision.time, max(self._soonest[head], decision.time) + _ROUNDING_S
         if slipped.start > by:
@@ -352,7 +352,7 @@ class Checker:
             for new in entered(self._rooms, gone, slipped, late):
                 self._say(now, new.job, f"entered room promised to {self._id(head)} for {_at(self._soonest[head])}")
 
-    # ---- in the end
+    # ---- the end of the log
 
     def _judge_rest(self) -> None:
         end = inf
@@ -364,7 +364,7 @@ class Checker:
             elif job not in self._ran and not beyond(self._jobs[job].spec) and self._fits_empty(job):
                 self._say(end, job, "never ran, though there would be room for it on the empty cluster")
 
-    # ---- inside
+    # ---- helpers
 
     def _wished(self, job: int) -> tuple[AskedRoom, ...]:
         found = self._wishes.get(job)

@@ -1,6 +1,6 @@
-"""What was decided when, for whoever wants to check it without the scheduler's own arithmetic.
+"""The log of decisions: what was decided when. Checkers read it without the scheduler's own arithmetic.
 
-Jobs are named by their place in `Trace.jobs`.
+A job is named by its index in `Trace.jobs`.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from ares.model.state import Placement
 
 
 class AttemptStart(Record, frozen=True):
-    """An attempt began now. By what the scheduler was told or learnt it ends at `estimated_end`."""
+    """An attempt began now. The scheduler estimates that it ends at `estimated_end`."""
 
     job: int
     estimated_end: float | None
@@ -18,7 +18,7 @@ class AttemptStart(Record, frozen=True):
 
 
 class Promised(Record, frozen=True):
-    """Room that a waiting job has from `start` on, until it is expected to have ended."""
+    """A promise: the room of a waiting job from `start` until its estimated end."""
 
     job: int
     start: float
@@ -27,7 +27,7 @@ class Promised(Record, frozen=True):
 
 
 class AttemptEnd(Record, frozen=True):
-    """An attempt let go of all it held: it ended, or was taken away."""
+    """An attempt released its resources: it ended, or was preempted."""
 
     job: int
     at: float
@@ -38,18 +38,18 @@ class CycleDecisions(Record, frozen=True):
 
     time: float
     submitted: tuple[int, ...] = ()
-    # Jobs that wait again: an attempt failed or was taken away.
+    # Jobs that wait again: an attempt failed or was preempted.
     again: tuple[int, ...] = ()
     ended: tuple[AttemptEnd, ...] = ()
     down: tuple[str, ...] = ()
     up: tuple[str, ...] = ()
     started: tuple[AttemptStart, ...] = ()
     promises: tuple[Promised, ...] = ()
-    # Attempts that go on with other ranks than before: all those they have now.
+    # Attempts that were resized, each with all the ranks it has now.
     resized: tuple[AttemptStart, ...] = ()
     # The cycle stopped at its limit: another one goes on where it stopped.
     more: bool = False
-    # Running jobs whose estimate was corrected since: what they are thought to end at now.
+    # Running jobs whose estimate was corrected, with their new estimated end.
     corrected: tuple[tuple[int, float], ...] = ()
 
 

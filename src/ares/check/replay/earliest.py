@@ -1,4 +1,4 @@
-"""From when on a job has room, found by letting those who run end one after the other."""
+"""The earliest start of a job, found by ending the running jobs one after the other."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,18 +8,18 @@ from math import inf
 from ares.check.replay.node import AskedRoom, NodeLeft, domain, open_to
 from ares.model.state import Placement
 
-# When what is held at the placements is given back.
+# The time of a release, and the placements released.
 End = tuple[float, tuple[Placement, ...]]
 
 
 def earliest(rooms: Mapping[str, NodeLeft], ends: Iterable[End], wished: tuple[AskedRoom, ...], now: float) -> float:
-    """Of a job's alternatives the one that has room first; infinity when none ever has. Who comes is not asked."""
+    """The earliest start over the job's alternatives, infinity when none ever fits. Later starts are not considered."""
     ahead = sorted((end for end in ends if end[0] < inf), key=_time)
     return min(_of_one(rooms, ahead, wish, now) for wish in wished)
 
 
 def _of_one(rooms: Mapping[str, NodeLeft], ends: list[End], wish: AskedRoom, now: float) -> float:
-    """`rooms` stays as it is: what changes is copied."""
+    """The earliest start of one alternative. `rooms` is not changed: nodes that change are copied."""
     nodes = {name: room for name, room in rooms.items() if open_to(room.info, wish.spec)}
     domains = {name: domain(room.info, wish.level) for name, room in nodes.items()}
     fits = {name: room.ranks(wish) for name, room in nodes.items()}

@@ -1,4 +1,4 @@
-"""What is left of one node, counted one thing at a time, and what a job asks of it."""
+"""The free resources of one node, counted one by one, and the request of a job."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ def wishes(spec: JobSpec) -> tuple[AskedRoom, ...]:
 
 
 def beyond(spec: JobSpec) -> bool:
-    """Whether where it may run is a question that is not answered here."""
+    """Whether the job has constraints that this checker does not model."""
     tight = spec.topology is not None and spec.topology.required and spec.topology.level == "nvlink"
     more = spec.affinity or spec.job_affinity or spec.residency or spec.licences or spec.reservation or spec.gap_min_s
     return bool(tight or more) or spec.numa == "required" or spec.numa == "preferred"
@@ -42,7 +42,7 @@ def beyond(spec: JobSpec) -> bool:
 
 @dataclass(slots=True)
 class NodeLeft:
-    """Below zero: more was given away than there is."""
+    """The free resources of a node. A value below zero means that the node is overcommitted."""
 
     info: NodeInfo
     cpu: int
@@ -50,7 +50,7 @@ class NodeLeft:
     # Thousandths left of each GPU, and 1 for each device that is free, by kind and id.
     gpus: dict[int, int]
     devices: dict[tuple[str, str], int]
-    # What jobs that are not guaranteed may have beyond what there is.
+    # Overcommitment for jobs that are not guaranteed.
     cpu_extra: int = 0
     memory_extra: int = 0
 
@@ -70,7 +70,7 @@ class NodeLeft:
                 self.devices[kind, name] = self.devices.get((kind, name), 0) + sign
 
     def overused(self, *, guaranteed: bool) -> Iterator[str]:
-        """What is given away beyond what there is, in words."""
+        """A text for each resource that is overcommitted."""
         cpu, memory = (self.cpu, self.memory) if guaranteed else (self._cpu, self._memory)
         if cpu < 0:
             yield f"{self.info.cpu_milli - self.cpu} of {self.info.cpu_milli} CPU thousandths"
@@ -118,7 +118,7 @@ def empty(info: NodeInfo, pool: Pool) -> NodeLeft:
 
 
 def answers(gpu: Gpu, wants: Resources) -> bool:
-    """Whether it is of the kind that is asked for."""
+    """Whether the GPU is of the requested kind."""
     if gpu.mig or gpu.memory_mib < wants.gpu_memory_mib:
         return False
     return wants.gpu_model is None or _words(wants.gpu_model) <= _words(gpu.model)
@@ -140,7 +140,7 @@ def open_to(info: NodeInfo, spec: JobSpec) -> bool:
 
 
 def domain(info: NodeInfo, level: str) -> tuple[str, ...]:
-    """What of the kind the node belongs to. Who does not say has only itself around it."""
+    """The domain of that level (such as a rack) of the node. A node without one is a domain of its own."""
     full = {"rack": (info.region, info.zone, info.rack), "zone": (info.region, info.zone), "region": (info.region,)}
     found = full.get(level, ("",))
     return ("all",) if level == "cluster" else found if found[-1] else ("node", info.name)

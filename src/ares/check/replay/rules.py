@@ -1,10 +1,10 @@
-"""By what a policy is judged: whom it may let pass, and what it must keep."""
+"""The rules that a policy is checked by: which jobs may pass others, and which promises it must keep."""
 
 from typing import NamedTuple
 
 from ares.model.profile import Profile
 
-# Actions after which a job waits for other reasons than the lack of room, or room is taken away from others.
+# Actions by which a job waits for other reasons than room, or takes room from other jobs.
 _UNUSUAL = ("pace", "shrink", "reclaim", "preempt", "consolidate", "grow")
 
 _EVICTS = frozenset({"shrink", "reclaim", "preempt"})
@@ -15,24 +15,24 @@ _BY_RUN_TIME = frozenset({"shortest", "f1"})
 
 
 class PolicyRules(NamedTuple):
-    """`in_line`: jobs come in the order of their submission, and wait for nothing but room."""
+    """The rules of one profile. `in_line`: jobs start in the order of submission, and wait for room only."""
 
     strategy: str
     delay_max_s: float
     in_line: bool
-    # Whether the log may say less of promises than the scheduler goes by.
+    # Whether the scheduler may have promises that are not in the log.
     partial: bool
-    # Whether nobody new may enter the room of a promise that slipped.
+    # Whether no later job may enter the room of a promise that slipped.
     drains: bool
     not_judged: tuple[str, ...]
-    # By how much a promise may slip before nobody may enter its room; None: nothing keeps others out of it.
+    # How far a promise may slip before its room is closed to other jobs. None: it is never closed.
     slips_s: float | None = None
-    # How much younger a job may be that comes first, all else being equal; None: nothing bounds that. And how much more
-    # a level of priority and a deadline are worth.
+    # How much younger a job may be that comes first, all else being equal. None: no bound. Then the seconds that a
+    # level of priority and a deadline add to that.
     turn_s: float | None = None
     level_s: float = 0.0
     deadline_s: float = 0.0
-    # Whether the important may take room from others.
+    # Whether a job of higher priority may preempt others.
     evicts: bool = False
 
 
@@ -69,7 +69,7 @@ def _slips_s(profile: Profile, strategy: str, weights: dict[str, float]) -> floa
 
 
 def _endless(profile: Profile, strategy: str, weights: dict[str, float]) -> list[str]:
-    """Why a job may wait for as long as others keep coming."""
+    """Why a job may wait for ever while other jobs keep coming."""
     said = {
         "nothing is held for whoever waits": strategy == "greedy",
         "those who are shorter or smaller stay ahead, however late they come": not _BY_RUN_TIME.isdisjoint(weights),

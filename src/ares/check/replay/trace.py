@@ -81,7 +81,7 @@ def in_order(jobs: Iterable[TraceJob]) -> tuple[tuple[TraceJob, ...], int]:
     return (tuple(sorted(found, key=lambda job: job.submit)) if late else found), late
 
 
-# ---- what if
+# ---- scaled traces
 
 
 def scaled(trace: Trace, *, gpus: float = 1.0, load: float = 1.0) -> Trace:

@@ -1,4 +1,4 @@
-"""What came of checking one replay."""
+"""The result of checking one replay."""
 
 from ares.model.base import Record
 
@@ -7,19 +7,19 @@ class ReplayVerdict(Record, frozen=True):
     """Counts of what was checked, and every violation in words, up to a limit."""
 
     policy: str
-    # By what the promises of the policy are judged.
+    # The backfill strategy that promises are checked by.
     strategy: str
     decisions: int = 0
     starts: int = 0
     ends: int = 0
-    # How often the first that waits was compared: when it could start without those that passed it, and with them.
+    # How often the start of the head of the queue was compared: with the jobs that passed it, and without them.
     heads: int = 0
     # How often a promise was compared with the one before, and all promises of a decision with all that runs.
     promises: int = 0
     plans: int = 0
     # How often a promise that had slipped was looked at: whether others came into its room.
     drains: int = 0
-    # Promises that moved, or could not be judged, because somebody outlived an estimate or a node failed.
+    # Promises that moved, or could not be checked, because a job outlived its estimate or a node failed.
     excused: int = 0
     # Jobs that were promised a start and started, and how many of them within a minute of what they were told first.
     told: int = 0

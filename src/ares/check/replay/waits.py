@@ -1,7 +1,7 @@
-"""The most that a job may wait: for those that come before it in line, then for those that were in its room before.
+"""The longest that a job may wait: for the jobs ahead of it in the queue, then for the jobs in its room.
 
-Once a job is promised a start it keeps its turn, and nobody new enters its room beyond the earliest time it was told.
-So it starts when those are gone that began before that time. Whoever waits behind it waits for that, and for its own.
+Once a job is promised a start it keeps its turn, and after the earliest time it was told no later job enters its room.
+So it starts when the jobs that began before that time have ended. A job behind it waits for that, then for its own.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,12 +17,12 @@ from ares.model.job import PRIORITIES
 from ares.model.state import Placement
 
 _ROUNDING_S = 1e-3
-# What a person takes for the time that was named.
+# A start within this counts as the time that was promised.
 _KEPT_WITHIN_S = 60.0
 
 
 class RunningAttempt(Protocol):
-    """One that runs."""
+    """A running attempt, as far as `Waits` needs it."""
 
     since: float
     ends: float
@@ -31,7 +31,7 @@ class RunningAttempt(Protocol):
 
 @dataclass(slots=True)
 class _Turn:
-    """A job that is promised a start: when it was, by when others have to be out of its room, and which that is."""
+    """A promised start: when it was made, by when other jobs must leave the room, and the placements."""
 
     made: float
     by: float
@@ -39,7 +39,7 @@ class _Turn:
 
 
 class Waits:
-    """Told of every decision after it was carried out. `say` is for what is not as it must be."""
+    """Gets every decision after it was carried out. `say` reports a violation."""
 
     def __init__(self, jobs: tuple[TraceJob, ...], rules: PolicyRules, say: Callable[[float, int, str], None]) -> None:
         self._jobs = jobs
@@ -60,7 +60,7 @@ class Waits:
         running: Mapping[int, RunningAttempt],
         waiting: Iterable[int],
     ) -> None:
-        """`waiting` are those that wait for nothing but room."""
+        """`waiting` are the jobs that wait for room only."""
         self._first_words(decision)
         if not self._judges:
             return
@@ -79,10 +79,10 @@ class Waits:
         self._begin(decision.time, promised)
 
     def _may_evict(self) -> bool:
-        """Whether room may be kept for some that others are told to leave: the log does not say so."""
+        """Whether room may be kept for a job whose victims are still leaving. The log does not show that."""
         return len(set(self._levels)) > 1 or any(one.spec.gang and one.spec.gang.min_ranks for one in self._jobs)
 
-    # ---- by what a user was told first: what happened since excuses nothing
+    # ---- the first promise of each job, without excuses
 
     def _first_words(self, decision: CycleDecisions) -> None:
         for one in decision.promises:
@@ -93,7 +93,7 @@ class Waits:
                 self.counts["told"] += 1
                 self.counts["kept"] += decision.time <= told + _KEPT_WITHIN_S
 
-    # ---- who is promised a start, and since when nobody may enter its room
+    # ---- promised starts, and when their room is closed to later jobs
 
     def _end(self, decision: CycleDecisions) -> None:
         for one in decision.started:
@@ -102,18 +102,18 @@ class Waits:
                 self.counts["bounded"] += 1
                 self.counts["slipped"] += decision.time > turn.by + _ROUNDING_S
         if decision.down:
-            # Its room is another one from now on.
+            # A node of the room is down, so the job will get another room.
             gone = set(decision.down)
             self._turns = {job: one for job, one in self._turns.items() if gone.isdisjoint(_nodes(one.placements))}
 
     def _begin(self, now: float, promised: Mapping[int, Promised]) -> None:
         slips_s = self._rules.slips_s or 0.0
         if promised:
-            # Others came before it, as they may: what it is promised after that is another promise.
+            # Jobs that may come first did: the next promise of this job is a new one.
             self._turns = {job: one for job, one in self._turns.items() if job in promised}
         for job, one in promised.items():
             if self._jobs[job].runs_s or beyond(self._jobs[job].spec):
-                # It may wait for other reasons than room.
+                # The job may wait for other reasons than room.
                 continue
             turn = self._turns.get(job)
             if turn is None:
@@ -125,10 +125,10 @@ class Waits:
     def _alone(
         self, job: int, turn: _Turn, rooms: Mapping[str, NodeLeft], running: Mapping[int, RunningAttempt]
     ) -> bool:
-        """Whether there would be room for it, but for those who began too late to be there."""
+        """Whether the job would have room without the jobs that entered too late."""
         nodes = _nodes(turn.placements)
         left = {name: rooms[name].copy() for name in nodes if name in rooms}
-        # Those that began with the very plan that promised a start at once were beside its room by that plan.
+        # Jobs that started with the same plan as the promise were placed beside its room.
         since = (one for one in running.items() if one[1].since >= turn.by and one[1].since > turn.made)
         new = (one for who, one in since if not self._before(who, job))
         for place in (place for one in new for place in one.placements if place.node in left):
@@ -139,10 +139,10 @@ class Waits:
         sure = self._jobs[job].spec.qos == "guaranteed"
         return len(left) == len(nodes) and not any(list(one.overused(guaranteed=sure)) for one in left.values())
 
-    # ---- who may come before whom
+    # ---- the order of jobs
 
     def _before(self, one: int, job: int) -> bool:
-        """Whether one may come before a job that is promised a start already."""
+        """Whether job `one` may come before a job with a promised start."""
         ahead = self._rules.in_line and one < job
         return ahead or self._levels[one] < self._levels[job] or one in self._dated
 
@@ -150,7 +150,7 @@ class Waits:
         return any(one != job and self._before(one, job) for one in promised)
 
     def _judge_turns(self, decision: CycleDecisions, promised: Mapping[int, Promised], waiting: Iterable[int]) -> None:
-        """Whoever is promised a start keeps its turn; and nobody who came too much later comes first."""
+        """A job with a promised start keeps its turn, and no job that was submitted much later comes first."""
         others = [job for job in promised if job not in self._turns]
         if not others:
             return
@@ -166,7 +166,7 @@ class Waits:
                     self._lost(decision.time, job, f"waits, and {self._id(one)} comes first, {later_s:g} s younger")
 
     def _allowed(self, turn_s: float, one: int, job: int) -> float:
-        """How much later one may have come and be first: what its priority and its deadline are worth, and the rest."""
+        """How much later job `one` may be submitted and still come first, with its priority and deadline."""
         rules = self._rules
         levels = max(0, self._levels[job] - self._levels[one])
         return turn_s + levels * rules.level_s + (rules.deadline_s if one in self._dated else 0.0)

@@ -1,1 +1,1 @@
-"""Whether what a store holds now can have come about by the rules. Knows the records, not the code that writes them."""
+"""Whether the content of a store can be the result of the rules. Knows the records, not the code that writes them."""

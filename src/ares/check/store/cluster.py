@@ -1,4 +1,4 @@
-"""What is checked of machines: leases, what is given away on them, and what is booked ahead."""
+"""Checks of machines: leases, allocations on them, and reservations."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ _HOLDING = {"STAGING", "RUNNING"}
 
 
 class Given(msgspec.Struct):
-    """What is given away on one machine."""
+    """The allocations on one machine."""
 
     cpu_milli: int = 0
     memory_mib: int = 0
@@ -48,14 +48,14 @@ def devices_of(info: NodeInfo) -> set[str]:
 
 
 def held(state: JobState) -> list[Placement]:
-    """Where something of the job runs or may still run."""
+    """The placements where ranks of the job run or may still run."""
     if state.phase not in _HOLDING and not state.lingering:
         return []
     return [place for place in (*state.placements, *state.leaving) if place.rank not in state.ended_ranks]
 
 
 class MachineTable:
-    """All machines, and what the jobs that were taken in hold on them."""
+    """All machines, and the allocations of jobs on them."""
 
     def __init__(self, reader: Reader, findings: Findings) -> None:
         self._findings = findings
@@ -115,7 +115,7 @@ def _overdrawn(info: NodeInfo, given: Given) -> Iterator[str]:
             yield f"{share} thousandths of {name} are given away"
 
 
-# ---- room booked ahead
+# ---- reservations
 
 
 def check_reservations(reader: Reader, findings: Findings) -> None:

@@ -1,4 +1,4 @@
-"""What was looked at and what was found wrong, check by check."""
+"""The findings of each check: how many records it read, and what was wrong."""
 
 import msgspec
 
@@ -45,7 +45,7 @@ class VerifyReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Findings:
-    """Collects while one goes through the store; keeps little however much is wrong."""
+    """Collects findings. It keeps a bounded number, however much is wrong."""
 
     def __init__(self) -> None:
         self._looked: dict[str, int] = {}

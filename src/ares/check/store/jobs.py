@@ -1,4 +1,4 @@
-"""What is checked of each job by itself: specification, state, ledger and result belong together."""
+"""Checks of one job: its specification, state, ledger and result agree."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Everything a run makes on somebody's installation, and takes away again: a tenant's token, machines, jobs."""
+"""Everything a chaos run makes on an installation and removes again: a tenant with its token, machines, jobs."""
 
 import signal
 import socket
@@ -59,7 +59,7 @@ class Camp:
     def marks(self) -> Path:
         return self.folder / "marks"
 
-    # ---- making it
+    # ---- setting up
 
     def check(self) -> str:
         """Whether it can be made; the address for agents."""
@@ -81,7 +81,7 @@ class Camp:
         address = self.check()
         self._folder = tempfile.TemporaryDirectory(prefix="ares-chaos-")
         self.marks.mkdir()
-        # Valid for the run and a while, should nobody be left to revoke it.
+        # Valid for the run and a while longer: it expires if the run is killed before it revokes the token.
         ttl_s = self.options.duration_s + _HOUR_S
         with suppress(Conflict):
             self._admin.create_tenant(self.tenant, note="made by ares chaos")
@@ -142,7 +142,7 @@ class Camp:
                 )
             time.sleep(_LOOK_S)
 
-    # ---- taking it away
+    # ---- removing
 
     def strike(self) -> list[str]:
         """Returns what could not be taken away, in words. Safe to call at any time, and again."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ares.model.job import JobSpec, Resources, RetryPolicy, Toleration
 
-# Who carries this runs nothing else, and nothing else runs there.
+# Label and taint of the canary machines: they run canary jobs only, and canary jobs run only there.
 LABEL = "ares-chaos"
 GRACE_S = 1.0
 

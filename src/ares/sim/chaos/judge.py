@@ -166,14 +166,14 @@ def _result(case: ChaosCase) -> Found:
 
 
 def _zombies(case: ChaosCase) -> Found:
-    # It ends by itself before its lease does, also when nobody can tell it.
+    # An attempt ends by itself before its lease does, also when no command reaches it.
     leaves_s = case.options.lease_s + GRACE_S
     for mark in case.marks.attempts:
         taken = _taken_away(case, mark)
         if taken is None:
             continue
         case.tested["E9"] += 1
-        # Who lost its machine is gone before that is decided; who is told to stop has its grace, once it can be told.
+        # An attempt that lost its machine has ended before that is decided. One told to stop has its grace.
         until = case.when(taken) + _KILL_S + _SLACK_S + case.stall_s
         until += 0.0 if taken.kind == "lease-lost" else leaves_s
         if mark.beats[-1] > until:

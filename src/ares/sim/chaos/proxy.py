@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType, TracebackType
 from typing import Literal, Self
 
-# As seen by who connects: "tx" goes to the target, "rx" comes back from it.
+# As the client sees it: "tx" goes to the target, "rx" comes back from it.
 Direction = Literal["tx", "rx"]
 DIRECTIONS: tuple[Direction, ...] = ("tx", "rx")
 # What becomes of a new connection: carried on, accepted and never answered, or reset at once.
@@ -25,7 +25,7 @@ Door = Literal["open", "silent", "closed"]
 _CHUNK = 16 * 1024
 _PIECES_UNDER_WAY = 64
 _RST = struct.pack("ii", 1, 0)
-# A lost piece is sent again after this long, then twice as long; who loses this many in a row gives up.
+# A lost piece is sent again after this long, then twice as long. After this many losses in a row it is given up.
 _RESEND_S = 0.2
 _RESENDS_MAX = 5
 # How finely a slow direction trickles.
@@ -127,7 +127,7 @@ class Proxy:
         self._tell(self._reset_all)
 
     def half_open(self) -> None:
-        """The target's end of every connection goes away and nobody tells who connected: bytes vanish."""
+        """Drops the target's end of every connection without telling the client, whose bytes vanish."""
         self._tell(self._forget_targets)
 
     def heal(self) -> None:
@@ -350,7 +350,7 @@ def _half_open(proxy: Proxy) -> None:
 
 
 def _silence(proxy: Proxy) -> None:
-    """Who is connected has to connect again, and finds nobody."""
+    """Resets every connection, and leaves new ones without an answer."""
     proxy.door("silent")
     proxy.reset()
 

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """One row per job, in the order of submission. `history` is what like jobs' runs say, NaN where nobody can."""
+    """One row per job, in the order of submission. `history` is the run time of like jobs, NaN without any."""
 
     features: Floats
     runs: Floats
@@ -25,7 +25,7 @@ class Samples:
 
 
 def samples_of(trace: Trace) -> Samples:
-    """A job is known to others once it has ended: as if nobody had waited, which a trace does not always tell."""
+    """A job is known to later ones once it has ended. Its wait counts as zero, as not every trace has it."""
     predictor = Predictor(PredictionPolicy(source="history"))
     count = len(trace.jobs)
     features, runs = np.empty((count, len(FEATURES))), np.empty(count)

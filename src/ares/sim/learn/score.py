@@ -19,7 +19,7 @@ class Score(Record, frozen=True):
 
 
 def score(trace: Trace) -> Score:
-    """Every job is judged by what was said when it came; it is known to others once it ended, as if nobody waited."""
+    """Every job is scored by its prediction at submission. Later jobs know it once it has ended, without any wait."""
     found = {
         "history": Predictor(PredictionPolicy(source="history")),
         "stated": Predictor(PredictionPolicy(source="stated")),

@@ -30,7 +30,7 @@ def train(trace: Trace, seed: int = 0, trees: int = _TREES) -> TreeModel:
     samples = samples_of(trace)
     split = int(_TRAINED * len(trace.jobs))
     told = samples.features[:split]
-    # A feature that nobody tells anything about splits nothing, but it must be a number.
+    # A feature without any value splits nothing, but it must be a number.
     told = np.where(np.isnan(told).all(axis=0), 0.0, told)
     fitted = _regressor(seed, trees).fit(told, np.log(samples.runs[:split]))
     model = TreeModel(

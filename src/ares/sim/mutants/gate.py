@@ -1,6 +1,6 @@
 """The gate: every seeded bug must be noticed, by chance within its seeds and by its directed case at once.
 
-A bug that nobody notices says that the worlds or the checkers are too weak, not that the product is good.
+A bug that no checker notices shows that the worlds or the checkers are too weak, not that the product is good.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ _APART = 1_000_000
 
 
 class Caught(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How one mutant fared. Without a rule nobody noticed it."""
+    """The result of one mutant. Without a rule, no checker noticed it."""
 
     mutant: str
     what: str

@@ -1,4 +1,4 @@
-"""Bugs in giving places away: who decides, from what picture, and how it is written."""
+"""Bugs in grants: the leader's right, its view of the cluster, and the write."""
 # pyright: reportPrivateUsage=false
 
 from typing import Any
@@ -61,7 +61,7 @@ async def _take_over(self: Leader, lease: int) -> int | None:
     return None
 
 
-# ---- the picture it decides from
+# ---- the view it decides from
 
 
 def _count_when_running(cluster: Cluster, state: JobState, spec: JobSpec) -> None:

@@ -1,4 +1,4 @@
-"""Bugs in who yields to whom."""
+"""Bugs in fair shares: the wrong tenant's job is preempted."""
 # pyright: reportPrivateUsage=false
 
 from ares.core.schedule.preempt import eligible

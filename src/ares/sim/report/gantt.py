@@ -73,7 +73,7 @@ def fullest(outcome: Outcome) -> Window:
 
 
 def draw(outcome: Outcome, window: Window, marks_max: int) -> Drawn:
-    """Jobs with a mark of their own are the widest; the others are grey patches, without gaps that nobody could see."""
+    """The widest jobs have a mark of their own. The others are grey patches, without gaps too small to see."""
     ran, began = outcome.intervals, outcome.facts.began
     nodes = shown_nodes(outcome)
     lanes = _lanes(outcome, nodes, window)

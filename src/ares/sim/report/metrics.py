@@ -46,7 +46,7 @@ METRICS = (
     ComparedMetric("failed", "failed", "count", "low", "jobs that ended in failure", False),
     ComparedMetric("unfinished", "unfinished", "count", "low", "jobs that never started or never ended", False),
 )
-# What nobody has measured is 0: no job runs on nothing, and an oracle has no machines.
+# 0 means not measured: no job runs without energy, and an oracle has no machines.
 _UNKNOWN_AT_ZERO = frozenset({"kwh", "money"})
 _SIZES = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
 

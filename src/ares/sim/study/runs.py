@@ -43,7 +43,7 @@ class Task:
     policy: ReplayPolicy
     options: ReplayOptions
     part: float = 1.0
-    # Whether every decision is judged by somebody who knows nothing of the scheduler.
+    # Whether the independent checker checks every decision.
     check: bool = False
     # Whether jobs are told when they will start, and that is judged.
     starts: bool = False
@@ -130,7 +130,7 @@ def _begin(traces: tuple[Trace, ...], counts: Any) -> None:
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:
-    # Whoever started this one says so, once.
+    # The parent process reports the interrupt, once.
     os._exit(_INTERRUPTED)
 
 
@@ -143,7 +143,7 @@ def _ran(at: int, task: Task) -> Ran:
         if progress is not None:
             progress(at, over, total)
 
-    # An oracle makes no decisions that could be judged, and tells nobody anything.
+    # An oracle makes no decisions to check, and promises no starts.
     checker = _checker(trace, task) if task.check and not task.policy.oracle else None
     starts = StartsWatch() if task.starts and not task.policy.oracle else None
     found = replay(trace, task.policy, replace(task.options, progress=count, log=checker, watch=starts))

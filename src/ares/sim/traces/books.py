@@ -1,4 +1,4 @@
-"""Keeps the books of a replay: what every job went through, who was where, and how full the cluster was."""
+"""The records of a replay: the history of every job, its placements, and the use of the cluster."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -96,7 +96,7 @@ class ReplayBooks:
             self._moments = self._moments[::2]
             self._every *= 2
 
-    # ---- in the end
+    # ---- the end of the replay
 
     def intervals(self, until: float) -> Intervals:
         """What still runs is cut off at `until`."""

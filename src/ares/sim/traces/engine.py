@@ -26,9 +26,9 @@ from ares.sim.traces.world import DOWN, DUE, END, LEAVE, LOOK, RETRY, UP, Event,
 
 Estimates = Literal["user", "exact", "predicted"]
 # instant: all that happens at one moment, then cycles until nothing more comes of it. reference: one event at a time,
-# submissions first; a submission has a cycle only if the job itself fits now or somebody outlived his estimate, which
-# has none of its own; what was to end by now has ended.
-# committed: whoever is first in line and waits stays first, and those who come meanwhile line up once it has started.
+# submissions first; a submission has a cycle only if the job itself fits now or a job outlived its estimate, which
+# has none of its own; a job that was to end by now has ended.
+# committed: the head of the queue stays the head while it waits; jobs that come meanwhile line up after its start.
 EventOrder = Literal["instant", "reference", "committed"]
 # Of how many submitted jobs how many are over.
 Progress = Callable[[int, int], None]
@@ -81,12 +81,12 @@ class _Replay:
         specs = [_spec(job, self._estimates) for job in trace.jobs]
         self._profile = _profile(policy.profile, self._estimates)
         if options.event_order == "committed":
-            # After each start all who came meanwhile may be next.
+            # After each start every job that came meanwhile may be next.
             self._profile = replace(self._profile, max_placements_per_cycle=1)
         self._world = ReplayWorld(trace, self._profile, specs, options.seed)
         # What these give is all there is to give; of others a second cycle may come to more.
         self._again = not _ALL_AT_ONCE.issuperset(self._profile.actions)
-        # Where one alone is promised a start, that is when somebody ends: then something happens anyway.
+        # With one promise only, its start is the end of another job, which is an event anyway.
         filling = self._profile.backfill
         many = filling.strategy in ("conservative", "deadline") or filling.reservations > 1
         self._decides_when_due = many and options.event_order == "instant"
@@ -149,10 +149,10 @@ class _Replay:
                 return
         raise RuntimeError(f"{_CYCLES_MAX} cycles at {self._world.now:g} s and no end: the profile goes in circles")
 
-    # ---- whoever waits first stays first
+    # ---- committed: the head of the queue stays the head
 
     def _committed(self) -> None:
-        """One start at a time: after each of them, all who came meanwhile may be next."""
+        """One start at a time: after each, every job that came meanwhile may be next."""
         world, jobs, events = self._world, self._trace.jobs, self._world.events
         lined_up, waits = 0, False
         while self._next < len(jobs) or (events and self._alive()):
@@ -174,7 +174,7 @@ class _Replay:
 
     def _one_by_one(self) -> None:
         world, jobs, events = self._world, self._trace.jobs, self._world.events
-        # How often anybody had outlived his estimate when the latest cycle was run.
+        # How many jobs had outlived their estimate at the latest cycle.
         setbacks = 0
         while self._next < len(jobs) or (events and self._alive()):
             if self._next < len(jobs) and (not events or jobs[self._next].submit <= events[0][0]):
@@ -193,9 +193,9 @@ class _Replay:
                 world.books.moment(now, world.cluster.pending, world.cluster.table)
 
     def _end_as_estimated(self, now: float) -> None:
-        """Whoever ends at this moment, as was expected, has let go of its place; its own turn still comes.
+        """A job that ends at this moment, as expected, has released its resources; its own event still comes.
 
-        Whoever outlived his estimate got another first, and whoever does so at this moment gets one."""
+        A job that outlived its estimate got another one before, and a job that does so now gets one."""
         events, world = self._world.events, self._world
         world.cluster.advance(nextafter(now, -_NEVER))
         due: list[Event] = []
@@ -241,7 +241,7 @@ class _Replay:
         return True
 
     def _is_due(self) -> bool:
-        """Whether somebody was promised to start by now; if not, what was promised has changed since."""
+        """Whether a job was promised a start by now. If not, the promises have changed since."""
         now = self._world.now
         if any(one.start <= now for one in self._world.cluster.promises.values()):
             return True
@@ -282,7 +282,7 @@ class _Replay:
         return plan
 
     def _note(self, started: Iterable[AttemptStart], promises: Iterable[Promise], *, more: bool = False) -> None:
-        """Hands one decision to whoever keeps a log."""
+        """Passes one decision to the log and the watch."""
         world, since, log, watch = self._world, self._since, self._options.log, self._options.watch
         if log is not None or watch is not None:
             decision = CycleDecisions(
@@ -305,7 +305,7 @@ class _Replay:
         for happened in (*since, world.again, world.ended, world.resized, world.corrected):
             happened.clear()
 
-    # ---- in the end
+    # ---- the end of the replay
 
     def _outcome(self, wall_s: float) -> Outcome:
         trace, world, books = self._trace, self._world, self._world.books

@@ -39,7 +39,7 @@ from ares.sim.traces.machine import machine
 
 # What is to happen, and in which order at one instant.
 END, UP, DOWN, RETRY, SUBMIT, LOOK, LEAVE, DUE = range(8)
-# Time, kind, whom it is about, and which attempt of it or for how long.
+# Time, kind, the job or node, and the attempt or the duration.
 Event = tuple[float, int, int, float]
 
 # The service looks every second: so long after its estimate a job is seen to run on.
@@ -77,7 +77,7 @@ class ReplayWorld:
         self._since = [0.0] * len(trace.jobs)
         self._rate = [1.0] * len(trace.jobs)
         self._resumed = [False] * len(trace.jobs)
-        # When room may be taken that could not be taken before, somebody must look.
+        # Time alone can make a job eligible for preemption, so a look is due then.
         self._disruptive = bool(DISRUPTIVE.intersection(profile.actions))
         self.down: dict[int, float] = {}
         self.cut = self.refused = self.failures = self.over = 0
@@ -87,7 +87,7 @@ class ReplayWorld:
         self.resized: list[AttemptStart] = []
         self.corrected: list[tuple[int, float]] = []
 
-    # ---- coming
+    # ---- submissions
 
     def submit(self, job: int) -> bool:
         """Whether it got into the queue: what could never run here is refused, as admission would."""
@@ -204,7 +204,7 @@ class ReplayWorld:
         return True
 
     def planned(self) -> None:
-        """A cycle was run: who was overdue has another estimate."""
+        """A cycle was run: every overdue job has a new estimate."""
         for job in sorted(self._overdue):
             state = self._state(job)
             ends_at = None if state.phase != "RUNNING" else self.cluster.holdings[state.id].ends_at
@@ -228,7 +228,7 @@ class ReplayWorld:
         models = {self._records[place.node].info.gpus[place.gpus[0]].model for place in places if place.gpus}
         return max((one.runs_s.get(model, one.run_s) for model in models), default=one.run_s)
 
-    # ---- ending
+    # ---- ends
 
     def runs(self, job: int, attempt: float) -> bool:
         """Whether that is still so: an attempt that was taken away does not end by itself."""
@@ -280,7 +280,7 @@ class ReplayWorld:
             self._change(job, RetryDue(seq=state.seq))
             self.again.append(job)
 
-    # ---- taking away
+    # ---- preemption
 
     def _evict(self, eviction: Eviction, shrinks: list[Resized]) -> None:
         evicting = (*eviction.victims, *eviction.shrunk)
@@ -301,7 +301,7 @@ class ReplayWorld:
         return True
 
     def _preempt(self, job: int, by: str, reason: str) -> None:
-        """Who saves a checkpoint goes on from there; others begin anew."""
+        """A job with checkpoints goes on from the last one; another job starts from the beginning."""
         spec, before = self.specs[job], self._state(job)
         what = Preempt(fence=before.fence, by=by, reason=reason)
         state = self._stepped(spec, before, what, Context(now=self.now, jitter=0.0))
@@ -371,7 +371,7 @@ class ReplayWorld:
         self.cluster.put_node(record)
         return self.cluster.set_ready(name, True)
 
-    # ---- inside
+    # ---- helpers
 
     def _change(self, job: int, what: Input) -> None:
         before = self._state(job)

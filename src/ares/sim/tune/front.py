@@ -1,4 +1,4 @@
-"""Several aims at once: who is beaten by whom, and whom to keep."""
+"""Several aims at once: which candidates are dominated, and which to keep (the Pareto front)."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -55,7 +55,7 @@ def aims(names: Sequence[str], base: Summary) -> tuple[Aim, ...]:
 
 
 def costs(goals: Sequence[Aim], summaries: Sequence[Summary]) -> Costs:
-    """A row per summary, a column per aim. Whoever leaves jobs unfinished cannot look good by it."""
+    """A row per summary, a column per aim. A run that leaves more jobs unfinished than another is ranked last."""
     table = np.array([[aim.cost(one) for aim in goals] for one in summaries], dtype=np.float64)
     unfinished = np.array([one.unfinished for one in summaries])
     table[unfinished > unfinished.min()] = np.inf

@@ -67,7 +67,7 @@ class Space(NamedTuple):
     def settings(self, point: Point) -> dict[str, str]:
         """Only what differs from the base profile, and only what has an effect."""
         raw = {one.key: one.value(float(part)) for one, part in zip(self.parameters, point, strict=True)}
-        # As a setting the strategy is there also where nobody goes by it.
+        # The strategy is a setting also where no action uses it.
         known = {**_known(self.base), "backfill.strategy": self.base.backfill.strategy}
         found = dict(_said(self.base, raw))
         return {key: value for key, value in found.items() if _plain(known.get(key)) != value}

@@ -58,7 +58,7 @@ class SimClock:
         # No two machines were started at the same time.
         self._began = 100.0 + 900.0 * chance.random()
         self._wall_offset = 0.0
-        # A wake-up is late by up to this: seeds differ in who comes first.
+        # A wake-up is late by up to this, so seeds differ in the order of components.
         self.late_s = 0.002
 
     def monotonic(self) -> float:

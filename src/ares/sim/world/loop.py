@@ -60,7 +60,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return component in self._halted
 
     def abandon(self) -> None:
-        """The world is over: whatever still waits is taken apart, and nobody is told of work that was left undone."""
+        """The world is over: tasks that still wait are closed, without a warning about unfinished work."""
         for task in self._tasks:
             task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue]
             work = task.get_coro()
@@ -73,7 +73,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._turns.clear()
         self.close()
 
-    # ---- what asyncio asks of a loop
+    # ---- the interface that asyncio needs
 
     def time(self) -> float:
         return self._now

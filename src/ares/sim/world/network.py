@@ -1,7 +1,7 @@
 """Streams between agents and replicas, and people's calls, over a network that delays, holds back and breaks.
 
-A stream keeps its order, as TCP does. What is sent into a cut waits in it until the cut is healed or the stream breaks;
-nobody is told of a break behind a cut.
+A stream keeps its order, as TCP does. Data sent into a cut waits until the cut is healed or the stream breaks; the
+other end of a cut does not learn of a break.
 """
 
 import asyncio
@@ -197,7 +197,7 @@ class SimLink:
 
 
 class Listener:
-    """What agents reach of a replica. Without `sessions` nobody listens."""
+    """The port of a replica for agents. Without `sessions` the replica does not listen."""
 
     name: str
     component: str

@@ -148,7 +148,7 @@ class SimulatedNode:
         for process in self.machine.processes.values():
             if self._loop.halted(process.component):
                 self._recorder.add(Woken(t=self._recorder.now(), who=f"job {process.job} {process.fence}"))
-        # Who runs first after a pause is nobody's choice.
+        # After a pause any component may run first.
         for part in self._chance.some(parts, len(parts)):
             self._loop.thaw(part)
         self.reachable(True)

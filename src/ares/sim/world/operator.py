@@ -1,4 +1,4 @@
-"""Somebody who runs the place: sets the profile, drains and cordons nodes, and puts it all back at the end."""
+"""A simulated operator: sets the profile, drains and cordons nodes, and undoes it all at the end."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,6 +1,6 @@
-"""People who submit, look, cancel and try again, over the same network as everybody.
+"""Simulated users: they submit, read, cancel and retry jobs over the same network as all components.
 
-A call that got no answer is repeated with its request id by whoever must know; what they were told is the history's.
+A client repeats a call without an answer under the same request id. Its calls and answers go into the history.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _RETRY = RetryPolicy(limit=2, base_s=0.3, max_s=2.0, class_limits={"node-lost": 
 
 
 class NoAnswer(Exception):
-    """Nobody knows what became of the call."""
+    """The outcome of the call is unknown."""
 
 
 class LostAnswer:
@@ -138,7 +138,7 @@ class SimulatedPerson:
         self.jobs: list[str] = []
         self.done = False
 
-    # ---- what they do
+    # ---- actions
 
     async def live(self, deeds: int) -> None:
         """So many deeds, with pauses; then insists on every answer it still waits for."""

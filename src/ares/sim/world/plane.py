@@ -88,7 +88,7 @@ class Plane(Listener):
         await _until_told_the_time(replica, self.clock)
         for loop in replica.loops().values():
             self._loop.spawn(self.component, loop)
-        # Only now does anybody reach it.
+        # From now on agents and clients can reach it.
         self.sessions = replica.sessions
 
     def crash(self) -> None:

@@ -26,7 +26,7 @@ _SHOWN_MAX = 20
 
 
 class JudgedSeed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One seed's outcome. `failures` are exceptions that nobody caught: defects, whatever the predicates say."""
+    """One seed's outcome. `failures` are uncaught exceptions: defects, whatever the predicates say."""
 
     seed: int
     digest: str

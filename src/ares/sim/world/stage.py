@@ -1,4 +1,4 @@
-"""What directed cases are made of: waiting for a point, acting at it, and knowing who is where."""
+"""Building blocks of directed cases: wait for a point, act at it, and find the components."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ async def until(world: SimulatedWorld, holds: Callable[[], bool]) -> None:
 
 
 def at_once(world: SimulatedWorld, point: Callable[[Event], bool], act: Callable[[], object]) -> list[Event]:
-    """Acts at the very moment of the first such event, before anybody else can. The event is in the list then."""
+    """Acts at the moment of the first such event, before any other component. The event is in the list then."""
     seen: list[Event] = []
 
     def look(event: Event) -> None:
@@ -118,7 +118,7 @@ def leader_of(world: SimulatedWorld) -> Plane:
 
 
 async def ready(world: SimulatedWorld) -> None:
-    """Everybody is up, every node can be placed on, and somebody leads."""
+    """Waits until every component is up, every node can be placed on, and there is a leader."""
     await until(world, lambda: sum(key.startswith(keys.LEASES) for key in world.store.snapshot()) == len(world.nodes))
     await until(world, lambda: keys.leader("local") in world.store.snapshot())
     await asyncio.sleep(1.0)

@@ -245,7 +245,7 @@ class SwarmNemesis:
     # ---- the network
 
     def _ways(self) -> list[tuple[str, str]]:
-        """Every direction between anybody and a replica."""
+        """Every direction between a node or user and a replica."""
         others = [*(f"node {node.name}" for node in self._nodes), *self._people]
         pairs = [(other, plane.name) for other in others for plane in self._planes]
         return [way for near, far in pairs for way in ((near, far), (far, near))]

@@ -31,7 +31,7 @@ from ares.sim.world.record import WorldRecorder
 from ares.sim.world.store import RecordedStore, Weather
 from ares.sim.world.swarm import Mix, SwarmNemesis, mix
 
-# ---- Whether anything is left to do in a world, by its store alone.
+# ---- quiet: nothing is left to do in a world, by its store alone
 
 
 _state = msgspec.json.Decoder(JobState).decode
@@ -161,7 +161,7 @@ class SimulatedWorld:
         """Whether everything came to its end within the bound."""
         look = Quiet(self.store)
         healed = self.loop.time()
-        # The bound must be over, or nobody is judged by it.
+        # The bound must be over, or no job is checked by it.
         while self.loop.time() < healed + LIVENESS_S + _LOOK_S:
             await asyncio.sleep(_LOOK_S)
             if all(person.done for person in self.people) and look.quiet():

@@ -1,4 +1,4 @@
-"""Beside E16: that all clients' calls about a job fit into one order."""
+"""Beside E16: the calls of all clients about a job fit into one order."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from ares.check.invariants.scene import Scene
 
 
 class OneOrder(Rule):
-    """Every answer was true at some moment between its question and itself; see `linear`."""
+    """Every answer was true at some moment between its question and itself; see `linearizability`."""
 
     id = RULE
     title = "all calls about a job fit into one order"

@@ -105,11 +105,11 @@ class Recovery(Rule):
     """What a node held when it fell silent is taken away within the bound, and within as much more as a job's own lease
     is longer; half as soon when a fifth of the nodes is silent at once.
 
-    Counted only while somebody could: the time begins anew whenever the control plane was disturbed. That is a fault or
-    a stop of the store or of a replica, coming or going (`Fault`, `Frozen`, `Woken` of "store…" or "replica …"), a
-    restore, and a change of the leader, as a new one counts silence from what it saw itself. While such a fault lasts,
-    or nobody leads, nothing is due. A renewal that was on its way counts from when it was written, as nobody can
-    tell it from a new one. Faults of agents, nodes, links and clients excuse nothing."""
+    Time counts only while the control plane works: it starts again whenever the control plane was disturbed. That is a
+    fault or a stop of the store or of a replica, coming or going (`Fault`, `Frozen`, `Woken` of "store…" or
+    "replica …"), a restore, and a change of the leader, as a new leader counts silence from what it saw itself. While
+    such a fault lasts, or there is no leader, nothing is due. A renewal that was on its way counts from when it was
+    written, as the store cannot tell it from a new one. Faults of agents, nodes, links and clients excuse nothing."""
 
     id = "E12"
     title = "what a lost node held is taken away in time"

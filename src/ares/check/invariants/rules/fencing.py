@@ -7,7 +7,7 @@ from ares.check.invariants.rule import Rule
 from ares.check.invariants.scene import Rank, Scene
 
 _END_KINDS = frozenset({"succeeded", "failed", "cancelled", "unknown"})
-# An attempt's own words, or about it: they carry its fence.
+# Entries by an attempt or about it: they carry its fence.
 _GUARDED = frozenset(
     {"started", "rank-started", "rank-exited", "succeeded", "failed", "retrying", "restarted", "resized", "lease-lost",
      "preempted"}
@@ -58,7 +58,7 @@ class Monotone(Rule):
     across a restore. Taking away raises the fence; within one life of the store it never falls.
 
     After a restore a revocation counts on from the restored record, in its old epoch: what it makes may have been a
-    fence before. Nothing is accepted from it, as only a grant, which takes the new epoch, lets anybody write again."""
+    fence before. Nothing is accepted under it: only a grant, which takes the new epoch, lets an attempt write again."""
 
     id = "E3"
     title = "fences only grow"
@@ -93,7 +93,7 @@ class Monotone(Rule):
         if before.phase not in BOUND or after.phase in BOUND:
             return
         self.tested += 1
-        # Whoever ended by itself needs no new fence: there is nobody left to shut out.
+        # An attempt that ended by itself needs no new fence: no process of it is left to shut out.
         if new == old and (after.lingering or after.phase not in ("SUCCEEDED", "FAILED")):
             self.blame(job, f"attempt {old} was taken away ({after.phase}) and its fence is still valid")
 

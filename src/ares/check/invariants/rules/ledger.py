@@ -1,4 +1,4 @@
-"""E14 and E15: who may grant, and that the ledger tells everything once."""
+"""E14 and E15: only the leader grants, and the ledger has every change once."""
 
 from ares.check.invariants.books import CommittedStep, LedgerBooks
 from ares.check.invariants.history import Answered, Asked, Event, Violation
@@ -52,8 +52,8 @@ class Ownership(Rule):
 
 class Ledger(Rule):
     """Every change of a job comes with exactly its entries, numbered on without holes, written once, kept as long as
-    the job. The ledger and the record agree about who may be alive. Every acknowledged submission, cancel and retry has
-    its entry. No tenant's ledger names another's job.
+    the job. The ledger and the record agree on the ranks that may be alive. Every acknowledged submission, cancel and
+    retry has its entry. No tenant's ledger names another's job.
 
     The hash chain and signed heads come with the audit trail."""
 

@@ -1,4 +1,4 @@
-"""E9, E10 and E18: how long what lost its fence goes on, that attempts do not meet, that a start happens once."""
+"""E9, E10 and E18: a process without a valid fence ends soon, attempts do not overlap, a start happens once."""
 
 from typing import NamedTuple
 
@@ -10,20 +10,20 @@ from ares.check.invariants.scene import Rank, Scene
 
 
 class _Taken(NamedTuple):
-    """When a fence was taken away, and how long what it let run may take to leave."""
+    """When a fence was revoked, and how long the processes under it may take to end."""
 
     t: float
-    # 0 for what was lost with its node: it ends by itself, told by nobody.
+    # 0 for an attempt lost with its node: it ends by itself, without a command.
     leaves_s: float
     why: str
 
 
 class Zombie(Rule):
-    """What lost its fence with its node is gone within the time after which it ends by itself, and the time of a kill.
+    """A process that lost its fence with its node is gone within the self-fence time and the time of a kill.
 
-    What was told to stop (a cancel, a preemption, a gang that is over) has its grace in addition, and somebody must be
-    able to tell it: its time counts from when everything was healed, and while anything may be broken nothing is said.
-    What was stopped as by SIGSTOP is gone within one check of going on."""
+    A process that was told to stop (a cancel, a preemption, a gang that is over) has its grace in addition. The command
+    must be able to reach it: its time counts from when all faults were healed, and before that nothing is checked.
+    A process that was stopped as by SIGSTOP is gone within one check after it goes on."""
 
     id = "E9"
     title = "an attempt without a fence ends in time"
@@ -131,7 +131,7 @@ class Overlap(Rule):
             self._newest[event.job] = new
         elif newest.fence > new.fence:
             self.blame(event.job, f"{new} began on {event.node} after {newest}")
-        # Without the machines' own word nobody knows who has ended; then only what is seen to act counts.
+        # Without events of the machines it is unknown which processes ended: then only an effect is proof of life.
         for rank, node in self.scene.alive[event.job].items() if self.scene.settings.machines else ():
             if rank.fence == new.fence:
                 continue

@@ -1,4 +1,4 @@
-"""E8: nobody holds more than there is, or more than it may."""
+"""E8: no node is overcommitted, and no tenant, team or user exceeds its limits."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ class Quota(Rule):
     and tenant hold is within their hard shares, and licences within their number.
 
     A scheduler may go by a profile that was replaced a moment ago; it reads everything anew when it is elected. So the
-    most generous profile since the latest election counts. Room is kept only for who waits, and nobody leaves for a job
-    that does not. A new job fits into its tenant's quota of jobs, as that is at its commit."""
+    most generous profile since the latest election counts. Room is kept only for a job that waits, and no job is
+    preempted for one that does not wait. A new job fits into its tenant's quota of jobs, as that is at its commit."""
 
     id = "E8"
     title = "nothing is given away twice, nobody gets more than its share"

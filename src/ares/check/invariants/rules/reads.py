@@ -1,4 +1,4 @@
-"""E16: nobody sees a job go back in time."""
+"""E16: no client sees a job go back in time."""
 
 from ares.check.invariants.books import LedgerBooks
 from ares.check.invariants.history import Answered, Asked, Event
@@ -8,8 +8,8 @@ from ares.check.invariants.scene import Scene
 
 
 class MonotoneReads(Rule):
-    """What one client is shown of a job never has a lower number than before, the same number is the same phase, and
-    what has ended stays so. Across clients the reads are judged by `linear`."""
+    """The sequence number of a job never falls for one client, the same number means the same phase, and an ended job
+    stays ended. Reads across clients are checked by `linearizability`."""
 
     id = "E16"
     title = "a client never sees a job go back"

@@ -1,4 +1,4 @@
-"""E5: one result, of the attempt that had the fence, and nobody is shown another."""
+"""E5: one result, of the attempt that had the fence, and no client is shown another."""
 
 import re
 from typing import Any

@@ -1,6 +1,6 @@
 """Directed cases: small worlds in which a script brings about, at the exact point, what chance seldom does.
 
-The product keeps every promise in each of them. A seed moves the details: delays, jitter, who is asked first.
+The product keeps every promise in each of them. A seed changes details: delays, jitter, the replica asked first.
 """
 
 from ares.sim.world.cases import absences, answers, leaders, logs, records, tenants, watches, zombies

@@ -1,4 +1,4 @@
-"""Directed cases about who is away for a while and comes back in time: what runs goes on."""
+"""Directed cases about absences: a component is away for a while and comes back in time, and jobs go on."""
 
 import asyncio
 
@@ -68,7 +68,7 @@ async def _killed_server(world: SimulatedWorld) -> None:
     await _first_ends(world, job)
 
 
-# ---- the only server is killed, and agents see that its store is in nobody's hands
+# ---- the only server is killed, and agents see that no server holds its store
 
 
 async def _killed_beside(world: SimulatedWorld) -> None:
@@ -173,7 +173,7 @@ async def _stopped_server(world: SimulatedWorld) -> None:
 
 async def _stopped_and_cut(world: SimulatedWorld) -> None:
     """The only server is stopped in order and started again at once; one node does not find its way back. Its job runs
-    until the longer lease is over, and nobody else may start it before that."""
+    until the longer lease is over, and no other node may start it before that."""
     _, node = await _running_on(world, 60.0)
     (plane,) = world.planes
     again = at_once(world, starts, lambda: None)

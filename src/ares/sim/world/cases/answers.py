@@ -53,7 +53,7 @@ async def _late_answer(world: SimulatedWorld) -> None:
     cut_off(world, node, [plane.name for plane in world.planes], cut=True, back=True)
     await asyncio.sleep(5.0)
     again = at_once(world, starts, lambda: None)
-    # Who runs first after a pause is nobody's choice: here it is the agent, before its slot looks at the clock.
+    # After a pause any component may run first: here it is the agent, before its slot looks at the clock.
     world.loop.thaw(node.component)
     await asyncio.sleep(STEP_S)
     node.thaw()
@@ -137,8 +137,8 @@ async def _old_hello(world: SimulatedWorld) -> None:
 
 
 async def _repeated_retry(world: SimulatedWorld) -> None:
-    """The answer to a retry by hand is lost. Who asked repeats it under the same request id, twice, through whoever is
-    there: it is one retry. So with a cancel: it is asked for again, and is no error."""
+    """The answer to a manual retry is lost. The client repeats it under the same request id, twice, through any
+    replica: it is one retry. A cancel is repeated in the same way, and is no error."""
     await ready(world)
     person = world.people[0]
     job = await submit(world, 60.0)

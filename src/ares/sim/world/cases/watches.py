@@ -75,7 +75,7 @@ async def _blind_leader(world: SimulatedWorld) -> None:
     job = await submit(world, 25.0)
     await until(world, lambda: phase(world, job) == "RUNNING")
     node = node_of(world, job)
-    # Whoever takes it away has to start it elsewhere.
+    # A leader that takes the job from this node must start it on another one.
     await cordon(world, node, leader)
     served = stream_of(world, node).up.far
     renewed = at_once(world, writes(f"{keys.LEASES}{node.name}"), lambda: None)

@@ -53,7 +53,7 @@ async def _zombie_elsewhere(world: SimulatedWorld) -> None:
 
 
 async def _frozen_agent(world: SimulatedWorld) -> None:
-    """An agent is frozen, and its job is not: nobody but its slot can end it before another attempt begins."""
+    """An agent is frozen, and its job is not: only its slot can end it before another attempt begins."""
     await ready(world)
     job = await submit(world, 20.0)
     await until(world, lambda: phase(world, job) == "RUNNING")
