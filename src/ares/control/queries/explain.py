@@ -37,6 +37,7 @@ from ares.core.queue.position import position
 from ares.core.queue.shares import Shares
 from ares.core.queue.tree import levels
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
+from ares.core.refusal import Refusal
 from ares.core.reserve.waits import held_for, waits_within
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import decide_again
@@ -55,10 +56,6 @@ from ares.ports.store import Store
 # Kinds of jobs looked at for one submission: a large batch must not hold up everybody else.
 _INFEASIBLE_MAX = 256
 _RESOURCES: tuple[ShareResource, ...] = ("cpu", "memory", "gpu")
-
-
-class UnknownWeight(ValueError):
-    """A replay sets a weight of something that is no scorer of the profile."""
 
 
 class Explain:
@@ -261,7 +258,7 @@ class Explain:
         events = (msgspec.json.decode(kv.value, type=LedgerEvent) for kv in page.kvs)
         return tuple(event for event in events if event.kind in ("preempted", "preempting"))
 
-    async def replay(self, who: Principal, name: str, changes: dict[str, float]) -> ReplayAnswer | None:
+    async def replay(self, who: Principal, name: str, changes: dict[str, float]) -> ReplayAnswer | Refusal | None:
         """A decision about one of the tenant's jobs, by its own name or the job's, with some weights changed."""
         decision = await self._decisions.find(name)
         entry = None if decision is None else self._view.entries.get(decision.job)
@@ -271,9 +268,8 @@ class Explain:
         unknown = sorted(set(changes) - {one.name for one in weights})
         if unknown:
             known = ", ".join(one.name for one in weights)
-            raise UnknownWeight(
-                f"no scorer of profile {decision.profile_version} is called {unknown[0]!r}; there are {known}"
-            )
+            message = f"no scorer of profile {decision.profile_version} is called {unknown[0]!r}; there are {known}"
+            return Refusal(code="invalid", message=message, fix="Name scorers of that list.", path="$.weights")
         nodes = decide_again(decision.considered, weights)
         again = tuple(one.node for one in nodes for _ in range(one.ranks))
         return ReplayAnswer(

@@ -4,14 +4,12 @@ from litestar.types import ASGIApp
 from msgspec.structs import replace
 
 from ares.api.jobs import SubmitBody
-from ares.control.queries.explain import UnknownWeight
 from ares.core.admit.admission import decide, too_late
-from ares.core.refusal import Refusal
 from ares.edge.rest.answers import Events, PrioList, answer
 from ares.edge.rest.bodies import NoQuery, PrioQuery, ReplayBody
 from ares.edge.rest.handlers.submit import request_of
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, granted
+from ares.edge.rest.http.problems import granted
 
 
 async def explain_job(call: RequestCall[NoQuery, None]) -> ASGIApp:
@@ -25,13 +23,9 @@ async def list_prio(call: RequestCall[PrioQuery, None]) -> ASGIApp:
 async def plan_job(call: RequestCall[NoQuery, SubmitBody]) -> ASGIApp:
     """Takes what a submission takes and refuses what it refuses, so that a plan that answers can be submitted."""
     request, deadlines = request_of(call.who, call.body, call.plain), call.edge.services.deadlines
-    verdict = decide(request.spec)
-    if isinstance(verdict, Refusal):
-        return answer(verdict)
-    tasks = 1 if verdict.indices is None else len(verdict.indices)
-    judged = call.edge.services.submit.judged(call.who, request, tasks)
-    if isinstance(judged, Refusal):
-        return answer(judged)
+    indices = granted(decide(request.spec)).indices
+    tasks = 1 if indices is None else len(indices)
+    judged = granted(call.edge.services.submit.judged(call.who, request, tasks))
     spec = judged.spec
     no = too_late(spec, call.edge.services.clock.wall()) or deadlines.unknown(spec)
     if no is not None:
@@ -49,8 +43,4 @@ async def list_preemptions(call: RequestCall[NoQuery, None]) -> ASGIApp:
 
 
 async def replay_decision(call: RequestCall[NoQuery, ReplayBody]) -> ASGIApp:
-    try:
-        found = await call.edge.services.explain.replay(call.who, call.path["name"], call.body.weights)
-    except UnknownWeight as error:
-        raise Problem("invalid", detail=str(error), fix="Name scorers of that list.", path="$.weights") from None
-    return answer(found)
+    return answer(await call.edge.services.explain.replay(call.who, call.path["name"], call.body.weights))

@@ -15,7 +15,7 @@ from ares.core.refusal import Refusal
 from ares.edge.rest.answers import BatchAnswer, BatchOutcome, Created, ProblemDocument, answer
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import Problem, problem_of
+from ares.edge.rest.http.problems import Problem, granted, problem_of
 from ares.edge.rest.http.strict import StrictDecoder, invalid
 from ares.model.access import Principal
 from ares.model.base import RequestId
@@ -42,9 +42,8 @@ async def submit_job(call: RequestCall[NoQuery, SubmitBody]) -> ASGIApp:
     request = request_of(call.who, body, call.plain, call.header(b"traceparent") or "", keyed)
     # Before it is one of those that wait.
     (deadline,) = await call.edge.services.deadlines.ahead_of_each(call.who, [request.spec])
-    (outcome,) = await call.edge.services.submit.submit(call.who, [request])
-    if isinstance(outcome, Refusal):
-        return answer(outcome)
+    (found,) = await call.edge.services.submit.submit(call.who, [request])
+    outcome = granted(found)
     links = _links(outcome.job)
     (never,) = await _warnings(call, [request])
     created = Created(
