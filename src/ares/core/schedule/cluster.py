@@ -1,6 +1,6 @@
 """The scheduler's picture of the cluster: nodes, what is held on them, and waiting jobs. In memory, without I/O.
 
-The service keeps it up to date from what it sees in the store; every operation may be repeated.
+The scheduler keeps it up to date from what it sees in the store; every operation may be repeated.
 """
 
 import heapq
@@ -32,7 +32,7 @@ from ares.model.state import JobState
 
 
 class Moment(NamedTuple):
-    """How often the future got better, worse, or changed at all."""
+    """How often the future got better (`slack`), worse (`setbacks`), or changed at all."""
 
     slack: int
     setbacks: int
@@ -113,7 +113,7 @@ class Cluster(Capacity):
             self._forget_places(before, record)
 
     def _forget_places(self, before: NodeRecord | None, record: NodeRecord) -> None:
-        """Data that comes or goes changes what is near to it on other rows too."""
+        """Datasets that come or go change which other rows are near to data."""
         if record.info.datasets or (before is not None and before.info.datasets):
             self.evaluations.forget()
 
@@ -232,7 +232,7 @@ class Cluster(Capacity):
             others = {job for job in others if not self._all_there(self.told[job])}
         self.told = {job: self.told[job] for job in others} | self.promises
         if more:
-            # What got better or worse is still to be looked at.
+            # What got better or worse still has to be looked at by the next plan.
             return
         self.promised_at, self.promised_before, self.promised_when = as_of or self.moment
 
@@ -298,7 +298,7 @@ class Cluster(Capacity):
 
     @property
     def may_grow(self) -> bool:
-        """Some running gang would take more ranks."""
+        """Whether some running gang would take more ranks."""
         return any(
             (ask := self.holdings[job].elastic) is not None and len(self.holdings[job].ranks) < ask.ranks
             for job in self.elastic
@@ -323,7 +323,7 @@ class Cluster(Capacity):
             self._held.pop(holding.account, None)
 
     def held_below(self, path: str, resource: ShareResource) -> int:
-        """What an account and all below it hold of one resource."""
+        """What an account and all accounts below it hold of one resource."""
         at = {"cpu": 0, "memory": 1, "gpu": 2}[resource]
         return sum(
             held[at] for account, held in self._held.items() if account == path or account.startswith(f"{path}/")

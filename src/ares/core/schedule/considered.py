@@ -9,12 +9,12 @@ from ares.core.schedule.gang import pick_nodes
 from ares.model.base import Record
 from ares.model.profile import Weight
 
-# Nodes that are kept of one decision: the best.
+# The most nodes kept of one decision: the best.
 NODES_MAX = 512
 
 
 class Considered(Record, frozen=True):
-    """`parts` has one list per scorer that made a difference, in the order of `nodes`."""
+    """One decision. `parts` has one list per scorer that made a difference, in the order of `nodes`."""
 
     nodes: tuple[str, ...]
     parts: dict[str, tuple[float, ...]]

@@ -11,12 +11,12 @@ from ares.core.capacity.power import needed
 from ares.core.capacity.transaction import Allocation, Transaction, fit
 from ares.model.job import RANKS_MAX
 
-# Where a gang is looked for, the tightest first. "cluster" is everything there is.
+# Levels of the topology at which a domain for a gang is looked for, the tightest first. "cluster" is all nodes.
 LEVELS = ("node", "rack", "zone", "region", "cluster")
 
 
 class Domain(NamedTuple):
-    """A part of the cluster that a gang would fit into: its rows, and the level it is one of."""
+    """A part of the cluster that a gang would fit into: its rows, and its level of the topology."""
 
     level: str
     rows: Ints
@@ -44,7 +44,7 @@ def place_ranks(evaluations: Evaluations, txn: Transaction, found: Evaluation, m
 
 
 def _sizes(evaluations: Evaluations, found: Evaluation, ask: Ask, most: int) -> list[int]:
-    """How many ranks to try: all, else as many as there is room for, if that will do."""
+    """How many ranks to try: all, else as many as there is room for, if the gang accepts so few."""
     assert found.room is not None, "a gang's evaluation counts ranks"
     if ask.ranks == ask.min_ranks:
         return [ask.ranks]
@@ -199,7 +199,7 @@ def domains_of(table: NodeTable, row: int) -> list[int]:
 
 
 def places_of(table: NodeTable, level: str, rows: Ints) -> Ints:
-    """A number for each row's domain. A node that does not say where it is has only itself around it."""
+    """A number for each row's domain. A node that does not say where it is forms a domain of its own."""
     if level == "node":
         return rows
     numbers: Ints = getattr(table, level)[rows]

@@ -25,7 +25,7 @@ class PacedRunner(NamedTuple):
     # How much its time counts beside that of other jobs.
     weight: float
     deadline: float
-    # Started later than this it is late on any GPU.
+    # Started later than this, the job is late on any GPU.
     latest_start: float
 
 
@@ -39,7 +39,7 @@ class Gpus(NamedTuple):
 
 
 class PacedSlot(NamedTuple):
-    """Where and when a job is to run, and that it will be late."""
+    """Where and when a job is to run, and whether it will be late."""
 
     gpu: int
     start: float
@@ -160,7 +160,7 @@ class _GpuQueues:
         return found
 
     def _open(self, sort: int) -> None:
-        """A line before the next GPU of the sort, if there is one."""
+        """Opens a line before the next GPU of the sort, if there is one."""
         if self._unused[sort]:
             line, gpu = len(self._of), self._unused[sort].popleft()
             self._of.append([])
@@ -174,7 +174,7 @@ class _GpuQueues:
             self._open(self._sort.item(line))
 
     def _measure(self, line: int) -> None:
-        """After the line changed: its columns anew."""
+        """Computes the columns of a line anew after it changed."""
         puts, sort = self._of[line], self._sort.item(line)
         count = len(puts)
         if count >= self._begin.shape[1]:

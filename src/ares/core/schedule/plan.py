@@ -9,7 +9,7 @@ from ares.model.state import Placement
 
 
 class Placed(Record, frozen=True):
-    """One placement for each rank, for the alternative with this number."""
+    """A waiting job gets its place: one placement for each rank, for the alternative with this number."""
 
     job: str
     placements: tuple[Placement, ...]
@@ -40,7 +40,7 @@ class Eviction(Record, frozen=True):
     reason: str
     # What the job and its victims are told.
     record: dict[str, Any] = {}
-    # Elastic gangs that give up ranks for it.
+    # Elastic gangs that give up ranks for the job.
     shrunk: tuple[str, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""What a profile's names stand for. Third parties add theirs to these tables when the process starts."""
+"""The plugins that a profile's names stand for. Installed plugins are added to these tables at start."""
 
 from collections.abc import Container, Mapping
 from types import MappingProxyType
@@ -25,13 +25,13 @@ class UnknownName(ValueError):
 
 
 def rules_of(profile: Profile, cut: Mapping[str, str] = MappingProxyType({})) -> ProfileRules:
-    """A filter that is not installed here, or was `cut` off, refuses every node: what it was to keep out must not come
-    in."""
+    """The plugins of a profile. A filter that is not installed here, or was `cut` off, refuses every node: what it was
+    to keep out must not come in."""
     pools = profile.pools
     caps = {name: pool.power_cap_watts for name, pool in pools.items() if pool.power_cap_watts}
-    # What pools say holds under every profile, whatever filters it names.
+    # What pools declare holds under every profile, whatever filters it names.
     spots = (("spot", spot.FILTER),) if any(pool.spot for pool in pools.values()) else ()
-    # So does what tenants ask for, also under profiles that were stored before there was such a filter.
+    # So does the isolation that tenants ask for, also under profiles stored before there was such a filter.
     before = (("isolation", isolation.FILTER), *spots)
     after = (("power", power.FILTER),) if caps else ()
     return ProfileRules(
@@ -82,7 +82,7 @@ def check(profile: Profile, actions: dict[str, object]) -> None:
 
 
 def without_unknown(profile: Profile, actions: Container[str]) -> tuple[Profile, tuple[str, ...]]:
-    """The profile as this process can go by it, and the names nothing here answers to.
+    """The profile as this process can apply it, and the names that nothing installed answers to.
 
     A profile may outlive a plugin: scheduling goes on without it rather than not at all."""
     order = profile.order
@@ -109,7 +109,7 @@ def _known(weights: tuple[Weight, ...], table: Container[str]) -> tuple[Weight, 
 
 
 def refusing(words: str) -> Filter:
-    """A filter that lets nothing pass, and says so."""
+    """A filter that refuses every node, with these words as the reason."""
 
     def passes(rows: NodeSlice) -> Bools:
         return np.zeros(len(rows), np.bool_)

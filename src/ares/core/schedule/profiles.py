@@ -38,7 +38,7 @@ class BadSetting(ValueError):
     """A setting's name or value makes no sense; the message says what would."""
 
 
-# ---- what is wrong with a whole one
+# ---- what is wrong with a whole profile
 
 
 def wrong(profile: Profile) -> str:
@@ -109,7 +109,7 @@ def changed(profile: Profile, sets: Mapping[str, str]) -> Profile:
 
     Raises BadSetting for the first that is not known or does not fit."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(profile))
-    # What equals the default is left out of it; lists are changed, not replaced.
+    # Fields at their default are left out of it; lists are changed, not replaced.
     full: dict[str, Any] = {
         "filters": list(profile.filters),
         "actions": list(profile.actions),
@@ -139,7 +139,7 @@ def _misfit(key: str, value: str, error: str) -> str:
 
 
 def _choices(key: str) -> tuple[str, ...]:
-    """What a setting may be that is a word of a list."""
+    """The words that a setting may be, where it is one of a list."""
     head, _, field = key.partition(".")
     section = {"backfill": BackfillPolicy, "prediction": PredictionPolicy}.get(head)
     return () if section is None else get_args(get_type_hints(section).get(field))
@@ -270,7 +270,7 @@ def _entry(entries: dict[str, Any], name: str, value: str) -> None:
 
 
 def _field(plain: dict[str, Any], kind: type[msgspec.Struct], where: str, name: str, value: str) -> None:
-    """By its name in Python or in JSON."""
+    """Sets a field by its name in Python or in JSON."""
     fields = {one.name: one.encode_name for one in msgspec.structs.fields(kind)}
     known = fields.get(name) or (name if name in fields.values() else None)
     if known is None:

@@ -1,4 +1,4 @@
-"""Waiting jobs in the order of their ranks, class by class, while a cycle gives things away."""
+"""Waiting jobs in the order of their ranks, class by class, while a cycle places jobs."""
 
 import heapq
 from collections.abc import Container, Iterator
@@ -53,7 +53,7 @@ class RankedQueue:
         heapq.heapify(self._heap)
 
     def __len__(self) -> int:
-        """Classes that are not through."""
+        """The number of classes that still have jobs to look at."""
         return len(self._heap)
 
     @property
@@ -67,21 +67,21 @@ class RankedQueue:
             turn = self._turns[heap[0][-1]]
             if self._fixed or len(heap) == 1:
                 return turn
-            # Ranks only fall while a cycle gives things away, so a place that got worse is put back in line.
+            # Ranks only fall while a cycle places jobs, so a class whose rank fell is put back in line.
             key = self._key(turn)
             if key <= heap[0]:
                 return turn
             heapq.heapreplace(heap, key)
 
     def go_on(self, turn: RankedClass) -> None:
-        """The first turn's class goes on with the next of its jobs, if there is one."""
+        """The first class goes on with the next of its jobs, if there is one."""
         if not self._skip(turn):
             heapq.heappop(self._heap)
         elif len(self._heap) > 1:
             heapq.heapreplace(self._heap, self._key(turn))
 
     def end(self) -> None:
-        """The first turn's class is through for this cycle."""
+        """The first class is done for this cycle."""
         heapq.heappop(self._heap)
 
     def rest(self, closed: Container[int] = ()) -> Iterator[tuple[str, JobClass]]:
@@ -96,7 +96,7 @@ class RankedQueue:
             self.go_on(turn)
 
     def _skip(self, turn: RankedClass) -> bool:
-        """Goes on to the next job that still waits; whether there is one."""
+        """Goes on to the next job that is not dealt with; False when there is none."""
         line = turn.job_class.line
         while self._placed and turn.done < len(line) and job_of(line.nth(turn.done)) in self._placed:
             turn.done += 1

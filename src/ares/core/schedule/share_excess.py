@@ -31,12 +31,12 @@ def standing(trial: Trial, ask: Ask) -> dict[str, int]:
 
 
 def _to_come(trial: Trial) -> Iterator[tuple[int, str, Amounts]]:
-    """What accounts get and lose besides what was placed in this cycle: that is in the shares already."""
+    """What accounts will get and lose, besides what was placed in this cycle: the shares have that already."""
     cluster = trial.cluster
     for job in cluster.leaving:
         one = cluster.holdings[job]
         yield -1, one.account, one.held
-        # Of a gang that shrinks, these stay.
+        # The ranks that a shrinking gang keeps.
         yield +1, one.account, held_by(one.ranks)
     done = {one.job for one in trial.placed}.union(trial.unheld) if cluster.reserved else set[str]()
     for job, kept in cluster.reserved.items():

@@ -35,7 +35,7 @@ def countable(cluster: Cluster, ask: Ask) -> bool:
 
 
 class GangSlots:
-    """Of one gang. What is claimed counts as taken until its end, so there is only ever more room as time goes by."""
+    """The room for one gang over time. A claim counts as taken until its end, so room only grows as time goes by."""
 
     def __init__(self, cluster: Cluster, claims: Claims, ask: Ask, rows: Ints, now: float) -> None:
         table, used = cluster.table, cluster.table.used
@@ -68,7 +68,7 @@ class GangSlots:
         self.times: Floats = np.concatenate([[now], np.unique(later)])
 
     def at(self, time: float) -> Ints:
-        """Ranks that each of the rows has room for then."""
+        """Ranks that each of the rows has room for at that time."""
         ended = self._at <= time
         where, ask, rows = self._row[ended], self._ask, self._rows
         cpu = self._free_cpu + self._sums(where, self._cpu[ended])
@@ -90,7 +90,7 @@ class GangSlots:
         return bool(np.bincount(self._domains, weights=room)[1:].max(initial=0.0) >= self._ask.min_ranks)
 
     def first(self) -> int:
-        """The number of the first of the times at which there is enough; as many as there are when there never is."""
+        """The index of the first time with enough room; the number of times when there never is."""
         low, high = 0, len(self.times)
         while low < high:
             middle = (low + high) // 2
@@ -105,7 +105,7 @@ class GangSlots:
 
 
 def _extra(claims: Claims, now: float, used: int) -> tuple[Floats, Ints]:
-    """What began in this cycle and what is claimed is given back some time, too."""
+    """What was placed in this cycle, and what is claimed: each is given back at its end, too."""
     found = [
         (at, (row, taken.cpu_milli, taken.memory_mib, bits_of(taken.gpus)))
         for at, row, taken in claims.given_back(now)
@@ -127,7 +127,7 @@ def _claimed(claims: Claims, now: float, used: int) -> list[tuple[int, int, int,
 
 
 def powered_from(cluster: Cluster, ask: Ask, rows: Ints, now: float) -> Floats:
-    """For one rank on each row; `now` where the pool may already, never where not even all ends are enough."""
+    """For one rank on each row: `now` where the pool has the power already, never where all ends are not enough."""
     times = np.full(len(rows), now)
     power, table = cluster.table.power, cluster.table
     if power is None or not len(rows):
@@ -143,7 +143,7 @@ def powered_from(cluster: Cluster, ask: Ask, rows: Ints, now: float) -> Floats:
 
 
 def _ends(cluster: Cluster, pool: int, now: float) -> tuple[Floats, Ints]:
-    """When jobs of the pool end, in order, and what all that ended by then drew beyond idle."""
+    """When jobs of the pool end, in order, and the power beyond idle of all jobs that ended by then."""
     table, ends = cluster.table, list[tuple[float, int]]()
     for row in np.flatnonzero(table.pool[: table.used] == pool).tolist():
         record = table.records[row]
@@ -154,7 +154,7 @@ def _ends(cluster: Cluster, pool: int, now: float) -> tuple[Floats, Ints]:
 
 
 def _beyond_idle(table: NodeTable, row: int, place: Placement) -> int:
-    """Microwatts."""
+    """Microwatts that a placement draws beyond idle."""
     gpus = [gpu for gpu in place.gpus if gpu < table.gpus_wide]
     drawn = int((table.gpu_mw[row, gpus] - table.gpu_idle_mw[row, gpus]).sum()) * place.gpu_milli
     slices = table.slices.get(row, {})
@@ -172,7 +172,7 @@ _FIRST: Ints = np.zeros(1, np.int64)
 
 
 class Slot(NamedTuple):
-    """From when on there is room, and which."""
+    """The time from which on there is room, and the room itself."""
 
     start: float
     taken: tuple[Allocation, ...]
@@ -203,7 +203,7 @@ def earliest(cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, now: 
 
 
 def full(cluster: Cluster, claims: Claims, ask: Ask, now: float, runs_s: float) -> bool:
-    """Whether there is certainly no place now for as long as it runs, as is told at once where much is claimed."""
+    """A quick test where much is claimed: True when there is certainly no place now for as long as the job runs."""
     timeline = claims.timeline(ask)
     if timeline is None:
         return False
@@ -256,7 +256,7 @@ def _at(cluster: Cluster, txn: Transaction, claims: Claims, row: int, start: flo
     for use in claims.released(row, start):
         txn.give(taken_by(table, row, use) if isinstance(use, Placement) else use)
     for taken in claims.overlapping(row, start, until):
-        # Claims that do not meet may be of more than there is, taken together.
+        # Claims that do not overlap in time may add up to more than there is.
         devices = tuple((kind, bits & ~table.devices_taken[kind][row]) for kind, bits in taken.devices)
         txn.take(taken._replace(gpus=(), devices=devices))
         for gpu in taken.gpus:
@@ -301,10 +301,10 @@ def _gang(
 def _gang_by_columns(
     cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, rows: Ints, now: float, runs_s: float
 ) -> Slot | None:
-    """The same for many nodes, where counting tells what there is room for."""
+    """The same for many nodes, where counting is enough to tell what there is room for."""
     rooms = GangSlots(cluster, claims, ask, rows, now)
     first, special = rooms.first(), list(claims.rows())
-    # Whatever else must come together, later is better: in ever larger steps.
+    # Where anything else must come together as well, later is better: in ever larger steps.
     for step in range(_TRIES):
         number = first + (1 << step) - 1
         if number >= len(rooms.times):

@@ -29,7 +29,7 @@ from ares.model.job import RANKS_MAX
 from ares.model.profile import Profile
 from ares.model.state import Placement
 
-# ---- What stands in a job's way whatever the nodes are like: licences that are out, limits that are reached.
+# ---- Gates that keep a job waiting whatever the nodes are like: licences that are used up, limits that are reached.
 
 
 _UNITS = {"cpu": ("CPUs", 1000), "gpu": ("GPUs", 1000), "memory": ("MiB of memory", 1)}
@@ -57,23 +57,23 @@ def over_limit(limit: BrokenLimit) -> Reason:
 
 _NOBODY: frozenset[str] = frozenset()
 
-# Filters that say no because of what others hold.
+# Filters that refuse a node because of what running jobs hold there.
 HELD_BACK = frozenset({"gpus", "devices", "cpu", "memory", "numa", "power"})
 
 
 class Backfill(Protocol):
-    """Goes through jobs of which some may start before others that wait."""
+    """Goes through waiting jobs, some of which may start before jobs ahead of them."""
 
     def run(self, rest: Iterable[tuple[str, JobClass]]) -> None: ...
 
 
 class Assignment(NamedTuple):
-    """A place for one job, taken."""
+    """A place for one job, already taken."""
 
     taken: Sequence[Allocation]
     alternative: int
     considered: Considered | None = None
-    # Of a job that makes use of a gap.
+    # For a job that makes use of a gap.
     leaves_at: float | None = None
 
 
@@ -82,7 +82,7 @@ def asked(ask: Ask, ranks: int) -> Amounts:
 
 
 class Trial:
-    """Actions change it one after the other; the cluster is left as it was."""
+    """Actions change the trial one after the other; the cluster is left as it was."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Trial:
         self.now = now
         self.evaluations = cluster.evaluations
         self.txn = Transaction(cluster.evaluations)
-        # Room that is spoken for later, to begin with: what is booked.
+        # Claims on the future; at first, the reservations.
         self.claims = Claims(cluster, self.txn, now)
         for claim in claims_of(cluster, now) if cluster.bookings else ():
             self.claims.add(claim)
@@ -116,9 +116,9 @@ class Trial:
         self.left: dict[int, LeftOut] = {}
         # Classes that would fit, but what is free is held for other jobs.
         self.held_back: dict[int, LeftOut] = {}
-        # Starts to come, by job.
+        # Promised starts, by job.
         self.promises: dict[str, Promise] = {}
-        # What is left to do from the first job that waits for room.
+        # What backfill goes on with: the jobs from the first that waits for room.
         self.behind: tuple[Backfill, Iterator[tuple[str, JobClass]]] | None = None
         self.evictions: list[Eviction] = []
         self.resized: list[Resized] = []
@@ -126,7 +126,7 @@ class Trial:
         # Jobs for which running jobs are asked to leave in this cycle.
         self.making_room: set[str] = set()
         self.more = False
-        # By job, where `pace` decided.
+        # By job, for jobs that `pace` planned.
         self.paced: dict[str, PacedJob] = {}
         # Placed jobs that other jobs must be near to or away from.
         self._matched: list[str] = []
@@ -147,7 +147,7 @@ class Trial:
     def close(self) -> None:
         """Leaves the cluster as it was."""
         self.txn.rollback(0)
-        # It knows this round: without it nothing has to be looked for as garbage.
+        # It refers to this trial: without it there is no cycle for the garbage collector.
         self.behind = None
         for job in self._matched:
             self.cluster.matching.drop(job)
@@ -162,7 +162,7 @@ class Trial:
         return self._shares
 
     def spend(self, account: str, held: Amounts) -> None:
-        """Something was given to the account."""
+        """Resources were given to the account."""
         if self._shares is None:
             self._spent.append((account, held))
         else:
@@ -176,7 +176,7 @@ class Trial:
         return {one.job for one in self.placed} | {job for job, one in self.paced.items() if one.start > self.now}
 
     def key_of(self, job: str, key: ClassKey) -> ClassKey:
-        """Of a job that is to run on one GPU model: as if it had asked for that. Like jobs share what is computed."""
+        """The key as if the job had asked for the GPU model that `pace` gave it. Like jobs share what is computed."""
         paced = self.paced.get(job)
         if paced is None:
             return key
@@ -184,7 +184,7 @@ class Trial:
         return key._replace(asks=(ask._replace(gpu_model=paced.model or ask.gpu_model, runs=()),))
 
     def runs_of(self, job: str) -> float:
-        """How long it runs; where `pace` has it slip in, on the GPU model it gets."""
+        """How long the job runs; where `pace` has it slip in, on the GPU model that it gets."""
         paced = self.paced.get(job)
         return paced.end - self.now if paced is not None and paced.slips_in else self.cluster.waiting.runs_of(job)
 
@@ -206,9 +206,9 @@ class Trial:
         return self.budget is not None and bool(self.budget.before)
 
     def gate(self, key: ClassKey, ask: Ask, ranks: int | None = None) -> Reason | None:
-        """What stands in the way of the job whatever the nodes are like: licences and hard limits.
+        """What keeps the job waiting whatever the nodes are like: licences and hard limits.
 
-        Of an elastic gang the fewest ranks count, unless so many are said."""
+        Of an elastic gang the fewest ranks count, unless `ranks` says how many."""
         for name, count in key.licences:
             total, used = self.profile.licences.get(name, 0), self.licences[name]
             if used + count > total:
@@ -220,8 +220,8 @@ class Trial:
         return None
 
     def find(self, key: ClassKey, runs_s: float = inf) -> Assignment | None:
-        """The best place for one job of a class, in the order of its alternatives. It may not outlast what is left
-        of room that is spoken for."""
+        """The best place for one job of a class, in the order of its alternatives. The job may not run into claimed
+        room."""
         for number, ask in enumerate(key.asks):
             if (key.licences or self.profile.shares) and self.gate(key, ask) is not None:
                 continue
@@ -236,11 +236,11 @@ class Trial:
         return None
 
     def tried(self, key: ClassKey, runs_s: float = inf) -> Assignment | None:
-        """As `find`, but nothing is taken."""
+        """The same as `find`, but nothing is taken."""
         self.claims.lift()
         checkpoint = self.txn.checkpoint()
         found = self.find(key, runs_s)
-        # What is hidden is hidden by the transaction: it must be seen again before that is taken back.
+        # Claims are hidden by the transaction: they must be lifted before it is rolled back.
         self.claims.lift()
         self.txn.rollback(checkpoint)
         return found
@@ -290,13 +290,13 @@ class Trial:
             self._matched.append(job)
 
     def _somebody_cares(self) -> bool:
-        """Whether any waiting job looks at what runs around it."""
+        """Whether any waiting job has a term about jobs around it."""
         if self._near is None:
             self._near = any(ask.near for one in self.cluster.waiting.active.values() for ask in one.key.asks)
         return self._near
 
     def note_run(self, jobs: Sequence[str], key: ClassKey, class_id: int, taken: Sequence[Allocation]) -> None:
-        """Like jobs, each with its own place."""
+        """Notes like jobs, each with its own place."""
         table, ask = self.cluster.table, key.asks[0]
         self.placed += [
             Placed(job=job, placements=(placement(table, one, 0),), class_id=class_id)
@@ -309,7 +309,7 @@ class Trial:
         self.making_room.add(eviction.job)
 
     def rows_held_back(self, ask: Ask) -> Ints:
-        """Rows that only lack room: what others hold is all that is in the way."""
+        """Rows that only lack room: what running jobs hold is all that is in the way."""
         names = [name for name, _ in self.evaluations.rules.filters]
         lacking = np.array([name in HELD_BACK for name in names] + [True])
         short = lacking[self.evaluations.of(ask).stage] & self.cluster.table.healthy
@@ -318,7 +318,7 @@ class Trial:
     def _promised(self, placed: set[str]) -> dict[str, Promise]:
         if not self.more or self.profile.backfill.strategy != "aggressive":
             return self.promises
-        # The cycle may not have come to them; how far they may slip counts from what they were promised first.
+        # The cycle may not have come to these jobs; how far a start may slip counts from the first promise.
         return {job: one for job, one in self.cluster.promises.items() if job not in placed} | self.promises
 
     def _unreached(self) -> int:
@@ -333,7 +333,7 @@ class Trial:
             at=self.now,
             placed=tuple(self.placed),
             left=(*self.left.values(), *self.held_back.values()),
-            # For some of them others are asked to leave: they start sooner than that.
+            # Jobs whose victims are asked to leave now start sooner than promised.
             promises=tuple(one for job, one in self._promised(placed).items() if job not in self.making_room),
             evictions=tuple(self.evictions),
             resized=tuple(self.resized),

@@ -53,7 +53,7 @@ def _takes(trial: Trial, one: Placed) -> bool:
         return False
     kept = cluster.reserved.get(one.job)
     if kept is not None and kept.placements == one.placements:
-        # What is kept for it counts as taken already.
+        # What is kept for the job counts as taken already.
         good = all(cluster.is_alone(place, ask.qos) for place in one.placements)
     else:
         good = _take(trial, one.placements, ask.qos)
@@ -69,7 +69,7 @@ def _amounts(place: Placement) -> tuple[int, int, int]:
 
 
 def _take(trial: Trial, places: tuple[Placement, ...], qos: Qos) -> bool:
-    """All of the places or none."""
+    """Takes all of the places or none."""
     cluster, checkpoint = trial.cluster, trial.txn.checkpoint()
     for place in places:
         if cluster.is_there(place):
@@ -104,7 +104,7 @@ def _is_free(trial: Trial, taken: Allocation, place: Placement, qos: Qos) -> boo
 
 
 def _resizes(trial: Trial, one: Resized) -> bool:
-    """Whether the ranks that a gang gets more of can be had; giving some up always can."""
+    """Whether the ranks that a gang gains can be had; giving up ranks is always possible."""
     holding = trial.cluster.holdings.get(one.job)
     if holding is None or holding.elastic is None or holding.leaving:
         return False

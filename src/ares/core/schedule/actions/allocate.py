@@ -1,4 +1,4 @@
-"""Allocate: give waiting jobs free resources, in the order of their ranks, up to the first that waits for room."""
+"""Allocate: free resources for waiting jobs, in the order of their ranks, up to the first that waits for room."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def allocate(trial: Trial) -> None:
 
 
 class _Allocation:
-    """What both ways through the queue have in common."""
+    """What the two ways through the queue have in common."""
 
     def __init__(self, trial: Trial) -> None:
         self._round = trial
@@ -93,7 +93,7 @@ class _Allocation:
 
 
 class _ByClass(_Allocation):
-    """The order moves as jobs wait and hold: classes take turns."""
+    """For orders that move as jobs wait and hold resources: classes take turns."""
 
     def __init__(self, trial: Trial) -> None:
         super().__init__(trial)
@@ -120,7 +120,7 @@ class _ByClass(_Allocation):
         trial.more = trial.more or (trial.full and bool(len(turns)))
 
     def _step(self, turn: RankedClass) -> bool:
-        """Places the next job of the class, if it can be."""
+        """Places the next job of the class; False when that is not possible."""
         one = turn.job_class
         found = self._next(self._round.key_of(turn.job, one.key))
         if found is None:
@@ -156,7 +156,7 @@ class _ByClass(_Allocation):
 
 
 class _ByJob(_Allocation):
-    """The order never moves: one line of all jobs."""
+    """For orders that never move: one line of all jobs."""
 
     def __init__(self, trial: Trial, settled: StaticQueue) -> None:
         super().__init__(trial)
@@ -203,5 +203,5 @@ class _ByJob(_Allocation):
 
 
 def _simple(key: ClassKey) -> bool:
-    """Whether nothing but free resources decides where its jobs go."""
+    """Whether free resources alone decide where jobs of the class go."""
     return len(key.asks) == 1 and key.asks[0].ranks == 1 and not key.asks[0].near and not key.licences

@@ -19,7 +19,7 @@ from ares.core.schedule.slot import Slot, earliest, full
 from ares.core.schedule.trial import Assignment, Trial
 from ares.model.profile import BackfillStrategy, Profile
 
-# Nothing is as long as that: it compares with no number, not even with the endless.
+# A run time that compares with no number, not even with infinity.
 _EVER = float("nan")
 
 Strategy = BackfillStrategy | Literal["strict"]
@@ -47,7 +47,7 @@ class BackfillPass:
         self._policy = trial.profile.backfill
         self._strategy = strategy_of(trial.profile)
         self._kept = trial.cluster.promises
-        # What was promised holds as long as nothing got better.
+        # Promises hold as long as nothing got better.
         self._slack = trial.cluster.future.slack != trial.cluster.promised_at
         # Jobs whose promise cannot be kept: a running job outlived its estimate, or a node is gone.
         self._lost: set[str] = set()
@@ -58,7 +58,7 @@ class BackfillPass:
         self._ever: dict[int, bool] = {}
         # Classes of which no job can start any more.
         self.closed: set[int] = set()
-        # The most of CPU, memory and GPU that any row has, by what is hidden; until something is placed.
+        # The most of CPU, memory and GPU that any row has, by what is hidden; cleared when something is placed.
         self._most: dict[tuple[float, str], tuple[int, int, int]] = {}
         if self._strategy == "conservative" or trial.resumes:
             self._claim_kept()
@@ -153,7 +153,7 @@ class BackfillPass:
 
     def _shortest_first(self, rest: Iterator[Candidate]) -> Iterator[Candidate]:
         while len(self._round.promises) < self._policy.reservations:
-            # The first that wait are promised a start in the order of ranks.
+            # The first waiting jobs are promised a start in the order of ranks.
             candidate = next(rest, None)
             if candidate is None:
                 return
@@ -186,7 +186,7 @@ class BackfillPass:
 
     def _start_to_end(self, job: str, one: JobClass, runs_s: float) -> bool:
         if job in self._round.claims.of:
-            # What is held for it is not in its way.
+            # What is held for the job itself is not in its way.
             self._round.claims.drop(job)
             self._most.clear()
         elif runs_s >= self._refused.get(one.id, _EVER):
@@ -225,7 +225,7 @@ class BackfillPass:
         return False
 
     def _full(self, one: JobClass, runs_s: float) -> bool:
-        """Whether nothing is to be had for so long, as far as that is told without hiding what is claimed."""
+        """Whether there is no room for so long, as far as that can be told without hiding claims."""
         if self._has_its_own(one):
             return False
         cluster, claims, now = self._cluster, self._round.claims, self._round.now
@@ -281,7 +281,7 @@ class BackfillPass:
             self._slack = True
         if found is None:
             return False
-        # The latest cycle may have come to no promise for it: its node was away.
+        # The latest cycle may have made no promise to the job: its node was away.
         told = self._cluster.told.get(job)
         held_from = self._held_from(found.start, told)
         if told is not None and found.start > held_from:
@@ -311,8 +311,8 @@ class BackfillPass:
         return min(start, told.start if told.held_from is None else told.held_from)
 
     def _in_its_room(self, told: Promise, runs_s: float) -> Slot | None:
-        """When the room it was promised is free. A promise that slipped stays there: room is kept as it comes free, and
-        a job that went where others are thought to end sooner, and then elsewhere again, might never have all of it."""
+        """When the promised room of the job is free. A promise that slipped stays there: room is kept as it comes free.
+        A job that moved to wherever jobs are thought to end sooner, again and again, might never have all of it."""
         claims, now = self._round.claims, self._round.now
         claim = claim_of(self._cluster, told)
         if claim is None:
@@ -323,7 +323,7 @@ class BackfillPass:
         return Slot(times[at], claim.taken) if at < len(times) else None
 
     def _still(self, kept: Promise) -> bool:
-        """Whether nothing that matters has changed since the first in line was promised a start."""
+        """Whether nothing that matters has changed since the promise was made."""
         trial, cluster = self._round, self._cluster
         if trial.placed or trial.claims or kept.start <= trial.now or self._strategy == "aggressive":
             return False
@@ -350,7 +350,7 @@ class BackfillPass:
             found = self._ever[one.id] = any(self._cluster.evaluations.ever(ask) for ask in asks)
         return found
 
-    # ---- conservative: what was promised stays promised
+    # ---- conservative: a promise stays
 
     def _claim_kept(self) -> None:
         """A promise that cannot be kept any more blocks no other job: those may now start sooner than promised."""
@@ -367,7 +367,7 @@ class BackfillPass:
         self._slack = self._slack or bool(self._lost)
 
     def _stands(self, job: str) -> bool:
-        """Whether a job can only start when it was promised to: nothing got better since."""
+        """Whether the job can only start as promised: nothing got better since."""
         kept = self._kept.get(job)
         return kept is not None and not self._slack and kept.start > self._round.now and job in self._round.claims.of
 
@@ -378,10 +378,10 @@ class BackfillPass:
             self._most.clear()
         self._round.promises[job] = kept
 
-    # ---- what others are told
+    # ---- what other jobs are told
 
     def _begin_placed(self) -> None:
-        """What was placed before gives its room back some time, too."""
+        """What was placed in this cycle is given back at its end, too."""
         trial = self._round
         for one in trial.placed[self._counted :]:
             ends_at = trial.now + self._waiting.runs_of(one.job)

@@ -10,7 +10,7 @@ from ares.core.schedule.trial import Assignment, Trial
 
 
 def claim(trial: Trial) -> None:
-    """What is kept counts as taken already, so nothing changes on the columns."""
+    """Kept room counts as taken already, so nothing changes on the columns."""
     cluster = trial.cluster
     for job, kept in sorted(cluster.reserved.items()):
         job_class = cluster.waiting.class_of(job)
@@ -26,7 +26,7 @@ def claim(trial: Trial) -> None:
 
 
 def _considered(trial: Trial, ask: Ask, taken: list[Allocation]) -> Considered | None:
-    """The choice as it would be now, with the kept room open to it."""
+    """The decision as it would be now, with the kept room free."""
     if len(trial.considered) >= trial.keep:
         return None
     checkpoint = trial.txn.checkpoint()

@@ -21,13 +21,13 @@ from ares.core.schedule.preempt.victims import NoVictims, Victims, bound_of, cho
 from ares.core.schedule.share_excess import standing
 from ares.core.schedule.trial import Assignment, Trial
 
-# One cycle looks for victims for this many jobs at most: the next one goes on.
+# One cycle looks for victims for at most this many jobs: the next cycle goes on.
 _TRIES_MAX = 16
 _DOMAINS_MAX = 8
 
 
 def evict(rule: Rule, trial: Trial) -> None:
-    """For the first job of each class left out, in the order they were left out."""
+    """Makes room for the first job of each class left out, in the order they were left out."""
     counted: Census | None = None
     going = {job for eviction in trial.evictions for job in eviction.victims}
     tries = 0
@@ -91,7 +91,7 @@ _RULE_OF: dict[str, Rule] = {"reclaim": "reclaim", "preempt": "priority"}
 def holders(trial: Trial, going: set[str]) -> Iterator[EvictionCandidate]:
     """Running jobs as eviction candidates; a job on its way out is no candidate."""
     rows = trial.cluster.rows
-    # Some of their ranks were given back already.
+    # Gangs that gave back some of their ranks already.
     shrunk = {one.job for one in trial.resized}
     for one in trial.cluster.holdings.values():
         if one.leaving or one.job in going or one.job in shrunk or on_booked(trial.cluster, one, trial.now):
@@ -107,7 +107,7 @@ def holders(trial: Trial, going: set[str]) -> Iterator[EvictionCandidate]:
 
 
 def on_booked(cluster: Cluster, one: Holding, now: float) -> bool:
-    """Whether it runs in a reservation or on GPUs that are booked: for others there is nothing to gain there."""
+    """Whether it runs in a reservation or on booked GPUs: other jobs would gain nothing by its eviction."""
     if not cluster.bookings:
         return False
     if cluster.booked(one.reservation, now) is not None:
@@ -181,7 +181,7 @@ def rooms_of(trial: Trial, ask: Ask, rows: Ints) -> RoomColumns:
 
 
 def make_room(trial: Trial, ask: Ask, victims: tuple[str, ...], most: int) -> list[Allocation] | None:
-    """With the victims gone, the job's place, taken; None and nothing changed when it does not come together."""
+    """The job's place with the victims gone, taken; None and nothing changed when there is none after all."""
     checkpoint, cluster = trial.txn.checkpoint(), trial.cluster
     for job in victims:
         for place in cluster.holdings[job].placements:

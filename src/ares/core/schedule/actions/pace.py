@@ -25,7 +25,7 @@ from ares.core.schedule.trial import Trial
 
 # Jobs that are planned together, the first by rank; jobs behind take what is left, as jobs without run times do.
 _JOBS_MAX = 512
-# Jobs further behind than this by rank count as much as nothing.
+# Jobs further behind than this by rank count as nothing.
 _WEIGHT_MIN = 2.0**-20
 
 
@@ -52,7 +52,7 @@ def paces(trial: Trial) -> None:
 
 
 def paced(trial: Trial) -> dict[str, PacedJob]:
-    """Of every job that is planned this way: where and when."""
+    """Where and when each job that is planned this way starts."""
     telling = [one for one in trial.cluster.waiting.active.values() if _tells(trial, one.key)]
     found = {job: verdict for one in telling if not _of_one_gpu(one.key) for job, verdict in _wide(trial, one)}
     return found | _in_line(trial, [one for one in telling if _of_one_gpu(one.key)])
@@ -91,7 +91,7 @@ def _in_line(trial: Trial, classes: list[JobClass]) -> dict[str, PacedJob]:
 
 
 def _tells(trial: Trial, key: ClassKey) -> bool:
-    """Whether its jobs tell GPU models apart, and nothing but GPUs stands in their way."""
+    """Whether its jobs tell GPU models apart, and only GPUs keep them waiting."""
     ask = key.asks[0]
     plain = len(key.asks) == 1 and not ask.near and not ask.reservation
     return bool(ask.runs) and plain and trial.gate(key, ask) is None
@@ -149,7 +149,7 @@ def _ends(cluster: Cluster) -> dict[tuple[str, int], float]:
 
 
 def _spoken_for(cluster: Cluster, mine: set[int], now: float) -> dict[tuple[int, int], tuple[float, float]]:
-    """From when and until when GPUs are booked, or promised to jobs that are not planned here."""
+    """From when until when GPUs are booked, or promised to jobs that are not planned here."""
     claims = [*claims_of(cluster, now)]
     for job, promise in cluster.promises.items():
         one = cluster.waiting.class_of(job)
@@ -181,7 +181,7 @@ def _sorted_out(trial: Trial, asks: list[Ask], lines: _GpuTable) -> Gpus:
 
 
 def _usable(trial: Trial, ask: Ask, lines: _GpuTable) -> Bools:
-    """GPUs that it may have; not where a free GPU alone is not enough for it."""
+    """GPUs that the ask may have; no free GPU of a row that lacks anything else."""
     evaluations, table = trial.evaluations, trial.cluster.table
     passes = evaluations.of(ask).stage == len(evaluations.rules.filters)
     answers = table.answers(ask.gpu_model, ask.gpu_memory_mib)[lines.rows, lines.gpus]
@@ -189,7 +189,7 @@ def _usable(trial: Trial, ask: Ask, lines: _GpuTable) -> Bools:
 
 
 def _runners(trial: Trial, classes: list[JobClass]) -> list[PacedRunner]:
-    """One priority level counts double; what else ranks are made of counts as much as it is worth in levels."""
+    """Each priority level doubles the weight; other factors of the rank count as much as they are worth in levels."""
     cluster, order = trial.cluster, trial.profile.order
     ranked: list[tuple[float, Place, int, JobClass]] = []
     for kind, one in enumerate(classes):

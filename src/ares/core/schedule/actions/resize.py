@@ -27,7 +27,7 @@ _TRIES_MAX = 16
 
 
 def shrink(trial: Trial) -> None:
-    """For jobs left out: ranks beyond the least a gang needs go, from gangs that matter no more than the job."""
+    """For jobs left out: gangs of no higher priority than the job give up ranks beyond the fewest they need."""
     spare = [one for one in _elastic(trial) if _spare(one)]
     for left in list(trial.left.values())[:_TRIES_MAX] if spare else ():
         job_class = trial.cluster.waiting.class_of(left.first_job)
@@ -42,7 +42,7 @@ def _elastic(trial: Trial) -> list[Holding]:
 
 
 def _spare(one: Holding) -> int:
-    """How many ranks it could do without."""
+    """How many ranks the gang could do without."""
     return 0 if one.elastic is None or one.leaving else len(one.ranks) - one.elastic.min_ranks
 
 
@@ -149,7 +149,7 @@ def _waits_for_room(trial: Trial) -> bool:
 
 
 def _more_ranks(trial: Trial, one: Holding) -> list[Allocation]:
-    """As many of the ranks it lacks as there is room for, where its own limits allow them."""
+    """As many of the missing ranks as there is room for and the gang's limits allow."""
     assert one.elastic is not None, "chosen for it"
     wanted = _wanted(trial, one, one.elastic)
     here = Counter(row for place in one.ranks if (row := trial.cluster.rows.get(place.node)) is not None)
@@ -171,7 +171,7 @@ def _more_ranks(trial: Trial, one: Holding) -> list[Allocation]:
 
 
 def _wanted(trial: Trial, one: Holding, ask: Ask) -> int:
-    """The ranks it lacks, or as many of them as its hard limits allow."""
+    """The ranks that the gang lacks, or as many of them as its hard limits allow."""
     wanted = ask.ranks - len(one.ranks)
     while wanted and trial.profile.shares and trial.shares.over_hard(one.account, asked(ask, wanted)) is not None:
         wanted -= 1
