@@ -62,14 +62,14 @@ from ares.control.scheduler.plugins import NO_PLUGINS, Loaded, Plugins
 from ares.control.scheduler.predictions import Predictions
 from ares.control.scheduler.profiles import Profiles
 from ares.control.scheduler.quarantine import Quarantine
-from ares.control.scheduler.reservation_windows import Windows
-from ares.control.scheduler.reservation_writes import Book
+from ares.control.scheduler.reservation_windows import Book, Windows
 from ares.control.scheduler.reservations import Reservations
 from ares.control.scheduler.retries import RETRIES_PER_MINUTE, Requeue
 from ares.control.state.blob_cleanup import Leftovers
 from ares.control.state.commit import Writer
 from ares.control.state.epoch_guard import Settling
 from ares.control.state.leader import Leader, Reign
+from ares.control.state.records import Records
 from ares.control.state.retention import Retention
 from ares.control.state.steady_time import Timekeeping
 from ares.control.state.view import View
@@ -263,7 +263,9 @@ class Replica:
             store, self.book, view, planner, transitions, clock, telemetry, terms.keep_s, self.time.keeping
         )
         self.gaps = Gaps(view, planner, transitions, clock, telemetry)
-        self.reservations = Reservations(self.book, view, planner, self.windows, clock, ports.rng, telemetry)
+        self.reservations = Reservations(
+            self.book, Records(store, view), view, planner, self.windows, clock, ports.rng, telemetry
+        )
         self.tally = PendingMetrics(planner, clock, telemetry)
 
     def _telling(self, ports: Ports, terms: ReplicaTerms) -> None:

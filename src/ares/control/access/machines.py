@@ -8,6 +8,7 @@ import structlog
 from msgspec.structs import replace
 
 from ares.api.identity import CertificateState, CertificateView, Revoked
+from ares.control.state.records import Records, unchanged
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access import certificates as rules
@@ -19,11 +20,10 @@ from ares.model.base import Record
 from ares.model.machine import AuthorityRecord, Certificate, MachineRecord, MachineRole, Presented
 from ares.ports.certificates import Issuer, Signed
 from ares.ports.clock import Clock
-from ares.ports.store import KV, Committed, Compare, Put, Store, StoreUnavailable, Unknown
+from ares.ports.store import KV, Compare, Put, Store, StoreUnavailable, Unknown
 
 log = structlog.get_logger()
 
-_TRIES = 10
 # What is wrong with a join token, or with what came with it.
 _WHY: Final = {
     "malformed": "the request is no certificate request in PEM for a P-256 key",
@@ -62,6 +62,7 @@ class MachineAuthority:
         self, store: Store, view: View, clock: Clock, issuer: Issuer | None, life_s: int = rules.LIFE_S
     ) -> None:
         self._store = store
+        self._records = Records(store, view)
         self._view = view
         self._clock = clock
         self._issuer = issuer
@@ -76,18 +77,19 @@ class MachineAuthority:
         if (issuer := self._issuer) is None:
             return
         own = AuthorityRecord(fingerprint=issuer.fingerprint, certificate=issuer.authorities)
-        for _ in range(_TRIES):
-            kv = await self._store.get(keys.AUTHORITY)
-            known = None if kv is None else msgspec.json.decode(kv.value, type=AuthorityRecord)
+
+        async def attempt() -> bool | None:
+            kv, known = await self._records.read(keys.AUTHORITY, AuthorityRecord) or (None, None)
             if known is not None and known.fingerprint not in issuer.fingerprints:
                 raise ForeignAuthority(
                     f"the store's machines go by the authority {known.fingerprint[:16]}, "
                     f"this replica has {issuer.fingerprint[:16]}"
                 )
             # One that signs from now on and trusts the one before is how an authority is replaced.
-            if known == own or await self._write([_unchanged(keys.AUTHORITY, kv)], [_put(keys.AUTHORITY, own)]):
-                return
-        raise StoreUnavailable("the authority could not be recorded: the store kept changing; try again")
+            put = _put(keys.AUTHORITY, own)
+            return known == own or await self._write([unchanged(keys.AUTHORITY, kv)], [put]) or None
+
+        await self._records.settle("the authority", attempt, seen=False)
 
     # ---- who is there
 
@@ -118,7 +120,8 @@ class MachineAuthority:
             return _NO_AUTHORITY
         if (key := issuer.key_of(request)) is None:
             return join_denied("malformed")
-        for _ in range(_TRIES):
+
+        async def attempt() -> Admitted | Refusal | None:
             found = await self._token(presented)
             if isinstance(found, Refusal):
                 return found
@@ -133,20 +136,23 @@ class MachineAuthority:
             fresh, signed = self._sign(issuer, request, machine, key, token.id)
             spent = self._ended(replace(token, node=name if role == "node" else None))
             changed = rules.with_certificate(machine, fresh, "", self._now())
-            if await self._write(
-                [_unchanged(kv.key, kv), _unchanged(keys.machine(role, name), machine_kv)],
+            if not await self._write(
+                [unchanged(kv.key, kv), unchanged(keys.machine(role, name), machine_kv)],
                 [_put(kv.key, spent), _put(keys.machine(role, name), changed)],
             ):
-                log.info("machine.joined", role=role, name=name, serial=fresh.serial, token=token.id)
-                return self._admitted(issuer, machine, fresh, signed)
-        raise StoreUnavailable("the join could not be written: the store kept changing; try again")
+                return None
+            log.info("machine.joined", role=role, name=name, serial=fresh.serial, token=token.id)
+            return self._admitted(issuer, machine, fresh, signed)
+
+        return await self._records.settle("the join", attempt, seen=False)
 
     async def renew(self, shown: Presented, request: str) -> Admitted | Refusal:
         """The next certificate for a machine that proves itself by one that is still good."""
         issuer, key = self._issuer, None if self._issuer is None else self._issuer.key_of(request)
         if issuer is None or key is None:
             return denied("malformed")
-        for _ in range(_TRIES):
+
+        async def attempt() -> Admitted | Refusal | None:
             kv, machine = await self._machine(shown.role, shown.name)
             verified = rules.verify(machine, shown, self._now())
             if isinstance(verified, Refusal):
@@ -154,10 +160,12 @@ class MachineAuthority:
             fresh, signed = self._sign(issuer, request, machine, key, "")
             changed = rules.with_certificate(machine, fresh, shown.serial, self._now())
             where = keys.machine(shown.role, shown.name)
-            if await self._write([_unchanged(where, kv)], [_put(where, changed)]):
-                log.info("machine.renewed", role=shown.role, name=shown.name, serial=fresh.serial)
-                return self._admitted(issuer, machine, fresh, signed)
-        raise StoreUnavailable("the certificate could not be written: the store kept changing; try again")
+            if not await self._write([unchanged(where, kv)], [_put(where, changed)]):
+                return None
+            log.info("machine.renewed", role=shown.role, name=shown.name, serial=fresh.serial)
+            return self._admitted(issuer, machine, fresh, signed)
+
+        return await self._records.settle("the certificate", attempt, seen=False)
 
     def _sign(
         self, issuer: Issuer, request: str, machine: MachineRecord, key: str, token: str
@@ -196,7 +204,9 @@ class MachineAuthority:
 
     async def revoke(self, who: Principal, role: MachineRole, name: str) -> Revoked | None:
         """Every certificate and token of the machine, also join tokens for it. None when it never had any."""
-        for _ in range(_TRIES):
+        where = keys.machine(role, name)
+
+        async def attempt() -> Revoked | Literal[False] | None:
             await self._view.catch_up()
             kv, machine = await self._machine(role, name)
             tokens = [
@@ -206,23 +216,19 @@ class MachineAuthority:
                 for key in (keys.token(found.id),)
             ]
             if kv is None and not tokens and not (role == "node" and name in self._view.nodes):
-                return None
+                return False
             now = self._now()
             good = sum(_state(machine, one, now) == "valid" for one in machine.certificates)
             changed = rules.taken_back(machine, who.author, now)
-            where = keys.machine(role, name)
-            written = await self._store.txn(
-                [
-                    _unchanged(where, kv),
-                    *(Compare(key, "mod_revision", self._view.kept.revisions[key]) for key, _ in tokens),
-                ],
-                [_put(where, changed), *(_put(key, self._ended(found)) for key, found in tokens)],
-            )
-            if isinstance(written, Committed) and written.succeeded:
-                await self._view.reach(written.revision)
-                log.warning("machine.revoked", role=role, name=name, by=who.author)
-                return Revoked(role=role, name=name, certificates=good, tokens=len(tokens))
-        raise StoreUnavailable(f"{name} could not be revoked: the store kept changing; try again")
+            known = self._view.kept.tokens
+            compares = [unchanged(where, kv), *(known.unchanged(found.id) for _, found in tokens)]
+            puts = [_put(where, changed), *(_put(key, self._ended(found)) for key, found in tokens)]
+            if not await self._records.write(compares, puts):
+                return None
+            log.warning("machine.revoked", role=role, name=name, by=who.author)
+            return Revoked(role=role, name=name, certificates=good, tokens=len(tokens))
+
+        return await self._records.settle(f"that {name} is revoked", attempt) or None
 
     # ---- records
 
@@ -269,10 +275,6 @@ def _back(machine: MachineRecord, one: Certificate) -> bool:
 
 def _state(machine: MachineRecord, one: Certificate, now: float) -> CertificateState:
     return "revoked" if _back(machine, one) else "expired" if one.ends_at <= now else "valid"
-
-
-def _unchanged(key: str, kv: KV | None) -> Compare:
-    return Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)
 
 
 def _put(key: str, record: Record) -> Put:

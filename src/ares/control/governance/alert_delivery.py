@@ -9,13 +9,14 @@ import msgspec
 import structlog
 
 from ares.control.governance.channel_seal import Sealing
+from ares.control.state.records import Records, same
 from ares.control.state.view import Delta, View
 from ares.core import keys
 from ares.core.alerts.due import due, marked, notice_of
 from ares.model.alert import AlertRecord
 from ares.ports.clock import Clock, happens
 from ares.ports.notify import NotDelivered, Notifier
-from ares.ports.store import Committed, Compare, Put, Store, StoreError
+from ares.ports.store import Compare, Put, Store, StoreError
 from ares.ports.telemetry import Telemetry
 
 log = structlog.get_logger()
@@ -23,7 +24,6 @@ log = structlog.get_logger()
 # Sent side by side: one receiver that hangs holds up few.
 _AT_ONCE = 8
 _LOOK_EVERY_S = 60.0
-_TRIES = 10
 
 
 class Delivery:
@@ -38,7 +38,7 @@ class Delivery:
         notifier: Notifier | None,
         sealing: Sealing,
     ) -> None:
-        self._store = store
+        self._records = Records(store, view)
         self._view = view
         self._clock = clock
         self._telemetry = telemetry
@@ -92,14 +92,15 @@ class Delivery:
 
     async def _mark(self, guard: Compare, alert: AlertRecord, name: str, error: str | None, final: bool) -> None:
         key = keys.alert(alert.tenant, alert.id)
-        for _ in range(_TRIES):
-            kv = await self._store.get(key)
-            if kv is None:
-                return
-            known = msgspec.json.decode(kv.value, type=AlertRecord)
+
+        async def attempt() -> bool | None:
+            found = await self._records.read(key, AlertRecord)
+            if found is None:
+                return True
+            kv, known = found
             after = marked(known, name, alert.episode, error, final, self._clock.wall())
-            same = Compare(key, "mod_revision", kv.mod_revision)
-            written = await self._store.txn([guard, same], [Put(key, msgspec.json.encode(after))])
-            if isinstance(written, Committed) and written.succeeded:
-                return
-        log.warning("alert.unmarked", alert=alert.delivery, channel=name)
+            return (
+                await self._records.write([guard, same(kv)], [Put(key, msgspec.json.encode(after))], seen=False) or None
+            )
+
+        await self._records.settle(f"that alert {alert.delivery} was told to {name}", attempt, seen=False)

@@ -2,11 +2,13 @@
 
 import hashlib
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 import structlog
 from msgspec.structs import replace
 
+from ares.control.state.records import Records, same, unchanged
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access.table import WIDE, scope_of
@@ -14,7 +16,7 @@ from ares.core.alerts.due import again
 from ares.model.access import Principal
 from ares.model.alert import AlertRecord, AlertState, Severity
 from ares.ports.clock import Clock
-from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreError, StoreUnavailable
+from ares.ports.store import Delete, Op, Put, Store, StoreError
 from ares.ports.telemetry import Telemetry
 
 log = structlog.get_logger()
@@ -25,7 +27,6 @@ ALERTS_MAX = 1000
 _QUIET_S = 10.0
 _TEXT_MAX = 1000
 _SUBJECT_MAX = 200
-_TRIES = 10
 # Alerts that could not be written, kept until they can be.
 _UNWRITTEN_MAX = 1000
 
@@ -34,7 +35,7 @@ class Alerts:
     """Raised by any replica; `tenant` "" is the platform's own."""
 
     def __init__(self, store: Store, view: View, clock: Clock, telemetry: Telemetry) -> None:
-        self._store = store
+        self._records = Records(store, view)
         self._view = view
         self._clock = clock
         self._telemetry = telemetry
@@ -83,18 +84,16 @@ class Alerts:
         self._quiet[key] = now + _QUIET_S
 
     async def _write(self, key: str, fresh: AlertRecord) -> None:
-        for _ in range(_TRIES):
-            kv = await self._store.get(key)
-            known = None if kv is None else msgspec.json.decode(kv.value, type=AlertRecord)
+
+        async def attempt() -> bool | None:
+            kv, known = await self._records.read(key, AlertRecord) or (None, None)
             if known is not None and known.last_at >= fresh.last_at:
-                return
+                return True
             after = fresh if known is None else again(known, fresh)
-            guard = Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)
             ops: list[Op] = [Put(key, msgspec.json.encode(after)), *(self._room(fresh.tenant) if known is None else ())]
-            written = await self._store.txn([guard], ops)
-            if isinstance(written, Committed) and written.succeeded:
-                return
-        raise StoreUnavailable(f"the store did not confirm alert {key}")
+            return await self._records.write([unchanged(key, kv)], ops, seen=False) or None
+
+        await self._records.settle(f"alert {key}", attempt, seen=False)
 
     def _room(self, tenant: str) -> list[Op]:
         """Deletes what makes room for one more: the ones that are over first, then the quietest."""
@@ -127,21 +126,21 @@ class Alerts:
         if platform and scope_of(who, "alerts:admin") not in WIDE:
             return None
         key = keys.alert("" if platform else who.tenant, alert_id)
-        for _ in range(_TRIES):
-            kv = await self._store.get(key)
-            if kv is None:
-                return None
-            known = msgspec.json.decode(kv.value, type=AlertRecord)
+
+        async def attempt() -> AlertRecord | Literal[False] | None:
+            found = await self._records.read(key, AlertRecord)
+            if found is None:
+                return False
+            kv, known = found
             after = replace(known, state=state, by=who.author, note=note)
             if after == known:
                 return known
-            guard = Compare(key, "mod_revision", kv.mod_revision)
-            written = await self._store.txn([guard], [Put(key, msgspec.json.encode(after))])
-            if isinstance(written, Committed) and written.succeeded:
-                await self._view.reach(written.revision)
-                self._quiet.pop(key, None)
-                return after
-        raise StoreUnavailable(f"the store did not confirm alert {alert_id}; try again")
+            if not await self._records.write([same(kv)], [Put(key, msgspec.json.encode(after))]):
+                return None
+            self._quiet.pop(key, None)
+            return after
+
+        return await self._records.settle(f"alert {alert_id}", attempt) or None
 
     async def run(self) -> None:
         """Writes what could not be written when it was raised."""

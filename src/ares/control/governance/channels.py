@@ -1,6 +1,6 @@
 """Channels: where alerts of a tenant, or of the platform, are sent."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import structlog
@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ares.api.alerts import ChannelView
 from ares.control.governance.channel_seal import Sealing, host_of
+from ares.control.state.records import Records, same, unchanged
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access.table import WIDE, scope_of
@@ -18,14 +19,13 @@ from ares.model.base import Record
 from ares.ports.clock import Clock, Rng
 from ares.ports.notify import NotDelivered, Notifier
 from ares.ports.secrets import VaultError
-from ares.ports.store import KV, Committed, Compare, Delete, Op, Put, Store, StoreUnavailable
+from ares.ports.store import KV, Delete, Put, Store
 
 log = structlog.get_logger()
 
 # Of one tenant, or of the platform.
 CHANNELS_MAX = 20
 _SECRET_BYTES = 24
-_TRIES = 10
 
 
 class ChannelWish(Record, frozen=True):
@@ -53,6 +53,7 @@ class Channels:
         self, store: Store, view: View, clock: Clock, rng: Rng, notifier: Notifier | None, sealing: Sealing
     ) -> None:
         self._store = store
+        self._records = Records(store, view)
         self._view = view
         self._clock = clock
         self._rng = rng
@@ -74,7 +75,8 @@ class Channels:
         tenant = _whose(who, platform)
         key = keys.channel(tenant, wish.name)
         drawn = wish.secret or self._rng.token(_SECRET_BYTES).hex()
-        for _ in range(_TRIES):
+
+        async def attempt() -> tuple[ChannelView, str] | Refusal | None:
             kv = await self._store.get(key)
             known = None if kv is None else self._opened(kv)
             if isinstance(known, Refusal):
@@ -96,12 +98,13 @@ class Channels:
             sealed = self._sealed(record)
             if isinstance(sealed, Refusal):
                 return sealed
-            guard = Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)
-            if await self._write([guard], [Put(key, sealed)], key, sealed):
-                log.info("channel.saved", name=wish.name, tenant=tenant, kind=wish.kind, by=who.author)
-                is_new = known is None or known.secret != record.secret
-                return view_of(record), record.secret if is_new else ""
-        raise StoreUnavailable(f"channel {wish.name} was changed {_TRIES} times in between; try again")
+            if not await self._records.ensure([unchanged(key, kv)], [Put(key, sealed)]):
+                return None
+            log.info("channel.saved", name=wish.name, tenant=tenant, kind=wish.kind, by=who.author)
+            is_new = known is None or known.secret != record.secret
+            return view_of(record), record.secret if is_new else ""
+
+        return await self._records.settle(f"channel {wish.name}", attempt)
 
     def _opened(self, kv: KV) -> ChannelRecord | Refusal:
         try:
@@ -121,15 +124,24 @@ class Channels:
         if (no := _refused(who, platform)) is not None:
             return no
         key = keys.channel(_whose(who, platform), name)
-        for tried in range(_TRIES):
+
+        offered = False
+
+        async def attempt() -> Refusal | Literal[True] | None:
+            nonlocal offered
             kv = await self._store.get(key)
             if kv is None:
                 await self._view.catch_up()
-                return None if tried else _none(name)
-            if await self._write([Compare(key, "mod_revision", kv.mod_revision)], [Delete(key)], key, None):
-                log.info("channel.deleted", name=name, by=who.author)
+                # An earlier try of this very call may have landed.
+                return True if offered else _none(name)
+            offered = True
+            if not await self._records.ensure([same(kv)], [Delete(key)]):
                 return None
-        raise StoreUnavailable(f"the store did not confirm that channel {name} is gone; try again")
+            log.info("channel.deleted", name=name, by=who.author)
+            return True
+
+        done = await self._records.settle(f"that channel {name} is gone", attempt)
+        return None if done is True else done
 
     async def test(self, who: Principal, name: str, *, platform: bool) -> str | Refusal | None:
         """Sends a notice that says it is a test; what went wrong, or None when it arrived."""
@@ -163,17 +175,6 @@ class Channels:
             return None
         message = f"there are {there} channels of {tenant or 'the platform'}, at most {CHANNELS_MAX} are allowed"
         return Refusal(code="channels-full", message=message, fix="delete some")
-
-    async def _write(self, compares: list[Compare], ops: list[Op], key: str, wanted: bytes | None) -> bool:
-        written = await self._store.txn(compares, ops)
-        if isinstance(written, Committed) and written.succeeded:
-            await self._view.reach(written.revision)
-            return True
-        found = await self._store.get(key)
-        if (None if found is None else found.value) != wanted:
-            return False
-        await self._view.catch_up()
-        return True
 
 
 def view_of(record: ChannelRecord) -> ChannelView:

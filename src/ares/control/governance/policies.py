@@ -3,12 +3,14 @@
 import asyncio
 import heapq
 from itertools import islice
+from typing import Literal
 
 import msgspec
 import structlog
 from msgspec.structs import replace
 
 from ares.api.policies import Located, Tried
+from ares.control.state.records import Records, same, unchanged
 from ares.control.state.view import View
 from ares.control.submit.policy_gate import Judging, Submission
 from ares.core import keys
@@ -22,7 +24,7 @@ from ares.model.job import JobSpec
 from ares.model.policy import Mistake, Policy, PolicyRecord
 from ares.model.state import JobState
 from ares.ports.clock import Clock
-from ares.ports.store import KV, Committed, Compare, Delete, Op, Put, Store, StoreUnavailable
+from ares.ports.store import KV, Delete, Op, Put, Store
 
 log = structlog.get_logger()
 
@@ -36,7 +38,6 @@ _NAMED_MAX = 50
 # Jobs that are tried before others get their turn on the loop, and tasks that are passed over at most.
 _SLICE = 50
 _WALKED_MAX = 50_000
-_TRIES = 10
 
 
 class Policies:
@@ -44,6 +45,7 @@ class Policies:
 
     def __init__(self, store: Store, view: View, clock: Clock, judging: Judging) -> None:
         self._store = store
+        self._records = Records(store, view)
         self._view = view
         self._clock = clock
         self._judging = judging
@@ -97,7 +99,8 @@ class Policies:
         if (no := self._refused(who, platform) or _wrong(self.check(policy))) is not None:
             return no
         tenant = _whose(who, platform)
-        for _ in range(_TRIES):
+
+        async def attempt() -> PolicyRecord | Refusal | None:
             kv = await self._store.get(keys.policy(tenant, policy.name))
             base = None if kv is None else _read(kv)
             if expected_version is not None and expected_version != (base.version if base else 0):
@@ -112,10 +115,12 @@ class Policies:
                 at=self._clock.wall(),
                 note=note,
             )
-            if await self._write(record, kv):
-                log.info("policy.saved", name=policy.name, tenant=tenant, version=record.version, by=record.by)
-                return record
-        raise StoreUnavailable(f"policy {policy.name} was changed {_TRIES} times in between; try again")
+            if not await self._write(record, kv):
+                return None
+            log.info("policy.saved", name=policy.name, tenant=tenant, version=record.version, by=record.by)
+            return record
+
+        return await self._records.settle(f"policy {policy.name}", attempt)
 
     async def revert(
         self, who: Principal, name: str, version: int, *, platform: bool = False, note: str = ""
@@ -143,19 +148,25 @@ class Policies:
             return no
         tenant = _whose(who, platform)
         key = keys.policy(tenant, name)
-        for _ in range(_TRIES):
+
+        offered = False
+
+        async def attempt() -> Refusal | Literal[True] | None:
+            nonlocal offered
             kv = await self._store.get(key)
             if kv is None:
                 await self._view.catch_up()
-                return None if _ else _none(name)
-            guard = Compare(key, "mod_revision", kv.mod_revision)
-            ops: list[Op] = [Delete(key), Delete(keys.policy_versions(tenant, name), prefix=True)]
-            written = await self._store.txn([guard], ops)
-            if isinstance(written, Committed) and written.succeeded:
-                await self._view.reach(written.revision)
-                log.info("policy.deleted", name=name, tenant=tenant, by=who.author)
+                # An earlier try of this very call may have landed.
+                return True if offered else _none(name)
+            offered = True
+            ops = [Delete(key), Delete(keys.policy_versions(tenant, name), prefix=True)]
+            if not await self._records.ensure([same(kv)], ops):
                 return None
-        raise StoreUnavailable(f"the store did not confirm that policy {name} is gone; try again")
+            log.info("policy.deleted", name=name, tenant=tenant, by=who.author)
+            return True
+
+        done = await self._records.settle(f"that policy {name} is gone", attempt)
+        return None if done is True else done
 
     def _refused(self, who: Principal, platform: bool) -> Refusal | None:
         """Only those who run the platform write its policies."""
@@ -175,19 +186,10 @@ class Policies:
 
     async def _write(self, record: PolicyRecord, kv: KV | None) -> bool:
         key, value = keys.policy(record.tenant, record.name), msgspec.json.encode(record)
-        guard = Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)
         ops: list[Op] = [Put(key, value), Put(_version_key(record, record.version), value)]
         if record.version > VERSIONS_KEPT:
             ops.append(Delete(_version_key(record, record.version - VERSIONS_KEPT)))
-        written = await self._store.txn([guard], ops)
-        if isinstance(written, Committed) and written.succeeded:
-            await self._view.reach(written.revision)
-            return True
-        found = await self._store.get(key)
-        if found is None or found.value != value:
-            return False
-        await self._view.catch_up()
-        return True
+        return await self._records.ensure([unchanged(key, kv)], ops)
 
     # ---- trying
 

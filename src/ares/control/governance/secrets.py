@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 import structlog
 
 from ares.api.secrets import KeyRotation, SecretView
 from ares.control.governance.channel_seal import Sealing, keys_used
+from ares.control.state.records import Records, same, unchanged
 from ares.control.state.view import Delta, View
 from ares.core import keys
 from ares.core.access.table import reaches
@@ -28,11 +30,10 @@ from ares.model.secret import (
 )
 from ares.ports.clock import Clock
 from ares.ports.secrets import Sealed, Tampered, Vault, VaultError
-from ares.ports.store import KV, Committed, Compare, Delete, Put, Store, StoreUnavailable
+from ares.ports.store import KV, Delete, Put, Store
 
 log = structlog.get_logger()
 
-_TRIES = 10
 # After so long a rotation is answered, and goes on when it is asked for again.
 _ROTATION_S = 10.0
 _REWRAPPED_AT_ONCE = 32
@@ -42,6 +43,7 @@ _NO_VAULT = "this server keeps no secrets: it has no key file"
 class Secrets:
     def __init__(self, store: Store, view: View, clock: Clock, vault: Vault | None) -> None:
         self._store = store
+        self._records = Records(store, view)
         self._view = view
         self._clock = clock
         self._vault = vault
@@ -77,9 +79,11 @@ class Secrets:
         if not 1 <= len(value) <= SECRET_BYTES_MAX:
             message = f"the value has {len(value):,} bytes; 1 to {SECRET_BYTES_MAX:,} are kept"
             return Refusal(code="secret-invalid", message=message, fix="keep large files elsewhere")
-        for _ in range(_TRIES):
+        key = keys.secret(who.tenant, name)
+
+        async def attempt() -> SecretView | Refusal | None:
             await self._view.catch_up()
-            kv = await self._store.get(keys.secret(who.tenant, name))
+            kv = await self._store.get(key)
             old = None if kv is None else msgspec.json.decode(kv.value, type=SecretRecord)
             no = self._no_change(who, old, expected_version) or self._no_room(who.tenant, name, len(value))
             if (no := no or self._no_key()) is not None:
@@ -88,26 +92,35 @@ class Secrets:
                 record = self._sealed(who, name, value, old)
             except (VaultError, OSError) as error:
                 return Refusal(code="secrets-key", message=str(error))
-            if await self._write(record, kv):
-                log.info("secret.put", tenant=who.tenant, secret=name, version=record.version, by=who.subject)
-                return self._shown(record)
-        raise StoreUnavailable(f"the store did not confirm the secret {name}; try again")
+            if not await self._records.ensure([unchanged(key, kv)], [Put(key, msgspec.json.encode(record))]):
+                return None
+            log.info("secret.put", tenant=who.tenant, secret=name, version=record.version, by=who.subject)
+            return self._shown(record)
+
+        return await self._records.settle(f"the secret {name}", attempt)
 
     async def delete(self, who: Principal, name: str) -> Refusal | None:
         """Jobs that still wait for it will not start."""
-        for _ in range(_TRIES):
-            kv = await self._store.get(keys.secret(who.tenant, name))
-            if kv is None:
-                return Refusal(code="not-found", message=f"there is no secret {name}")
-            record = msgspec.json.decode(kv.value, type=SecretRecord)
+
+        offered = False
+
+        async def attempt() -> Refusal | Literal[True] | None:
+            nonlocal offered
+            found = await self._records.read(keys.secret(who.tenant, name), SecretRecord)
+            if found is None:
+                # An earlier try of this very call may have landed.
+                return True if offered else Refusal(code="not-found", message=f"there is no secret {name}")
+            kv, record = found
             if (no := self._no_change(who, record, None)) is not None:
                 return no
-            written = await self._store.txn([Compare(kv.key, "mod_revision", kv.mod_revision)], [Delete(kv.key)])
-            if isinstance(written, Committed) and written.succeeded:
-                await self._view.reach(written.revision)
-                log.info("secret.deleted", tenant=who.tenant, secret=name, version=record.version, by=who.subject)
+            offered = True
+            if not await self._records.ensure([same(kv)], [Delete(kv.key)]):
                 return None
-        raise StoreUnavailable(f"the store did not confirm that {name} is deleted; try again")
+            log.info("secret.deleted", tenant=who.tenant, secret=name, version=record.version, by=who.subject)
+            return True
+
+        done = await self._records.settle(f"that the secret {name} is deleted", attempt)
+        return None if done is True else done
 
     def _no_change(self, who: Principal, old: SecretRecord | None, expected: int | None) -> Refusal | None:
         if old is not None and not reaches(who, "secrets:admin", old.tenant, old.created_by, old.created_id):
@@ -149,19 +162,6 @@ class Secrets:
             created_at=made[0], created_by=made[1], created_id=made[2], updated_at=now, updated_by=who.subject,
         )  # fmt: skip
 
-    async def _write(self, record: SecretRecord, kv: KV | None) -> bool:
-        key = keys.secret(record.tenant, record.name)
-        revision = 0 if kv is None else kv.mod_revision
-        written = await self._store.txn(
-            [Compare(key, "mod_revision", revision)], [Put(key, msgspec.json.encode(record))]
-        )
-        if isinstance(written, Committed) and written.succeeded:
-            await self._view.reach(written.revision)
-            return True
-        found = None if isinstance(written, Committed) else await self._store.get(key)
-        # After an unknown outcome the record itself tells whether it was written.
-        return found is not None and found.value == msgspec.json.encode(record)
-
     # ---- the key they are sealed with
 
     async def rotate_key(self, who: Principal) -> KeyRotation | Refusal:
@@ -202,8 +202,7 @@ class Secrets:
             return False
         if again is None:
             return False
-        written = await self._store.txn([Compare(key, "mod_revision", kv.mod_revision)], [Put(key, again)])
-        return isinstance(written, Committed) and written.succeeded
+        return await self._records.write([same(kv)], [Put(key, again)], seen=False)
 
     def _again(self, kv: KV, newest: str) -> bytes | None:
         """The record under the newest key; None when it is already, or has nothing sealed in it."""

@@ -1,6 +1,7 @@
 """Nodes, clusters and leases as people see them."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from ares.api.nodes import ClusterView, LeaseView, NodeView
 from ares.control.scheduler.monitor import lease_of, ready
 from ares.control.state.leader import leads_for_s
 from ares.control.state.pacing import LOOKED_AT, breathe
+from ares.control.state.records import Records, same
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.admit.node import salvaged_node
@@ -18,7 +20,7 @@ from ares.model.access import Principal
 from ares.model.node import NodeRecord, RemovedNode, Taint
 from ares.model.state import BOUND, JobState, Phase
 from ares.ports.clock import Clock
-from ares.ports.store import Committed, Compare, Delete, Put, Store
+from ares.ports.store import Compare, Delete, Put, Store
 
 LOCAL_CLUSTER = "local"
 
@@ -28,6 +30,7 @@ class Nodes:
 
     def __init__(self, store: Store, view: View, clock: Clock) -> None:
         self._store = store
+        self._records = Records(store, view)
         self._view = view
         self._clock = clock
 
@@ -150,36 +153,33 @@ class Nodes:
 
     async def remove(self, who: Principal, name: str) -> NodeView | Refusal | None:
         """Forgets a node that is gone for good; the answer is what it last was. None when there is none."""
-        while True:
+        last: NodeView | None = None
+
+        async def attempt() -> NodeView | Refusal | Literal[False] | None:
+            nonlocal last
             await self._view.catch_up()
             kv = await self._store.get(keys.node(name))
             if kv is None:
-                return None
+                # An earlier try of this very call may have landed.
+                return last or False
             if (refusal := self._in_use(name)) is not None:
                 return refusal
             record = salvaged_node(kv.value, name, kv.mod_revision)
-            last, lease = self._node(name, record), self._view.leases.get(name)
+            lease = self._view.leases.get(name)
             tombstone = RemovedNode(
                 incarnation=record.incarnation,
                 boot=record.boot,
                 removed_at=self._clock.wall(),
                 removed_by=who.author,
             )
-            written = await self._store.txn(
-                [
-                    Compare(kv.key, "mod_revision", kv.mod_revision),
-                    # A sign of life that lands first wins.
-                    Compare(keys.lease(name), "mod_revision", 0 if lease is None else lease.mod_revision),
-                ],
-                [
-                    Delete(kv.key),
-                    Delete(keys.lease(name)),
-                    Put(keys.removed_node(name), msgspec.json.encode(tombstone)),
-                ],
-            )
-            if isinstance(written, Committed) and written.succeeded:
-                await self._view.reach(written.revision)
-                return last
+            # A sign of life that lands first wins.
+            silent = Compare(keys.lease(name), "mod_revision", 0 if lease is None else lease.mod_revision)
+            buried = Put(keys.removed_node(name), msgspec.json.encode(tombstone))
+            last = self._node(name, record)
+            written = await self._records.write([same(kv), silent], [Delete(kv.key), Delete(keys.lease(name)), buried])
+            return last if written else None
+
+        return await self._records.settle(f"that node {name} is removed", attempt, seen=False) or None
 
     def _in_use(self, name: str) -> Refusal | None:
         entry, age = self._view.leases.get(name), self._view.lease_age_s(name)
@@ -198,17 +198,15 @@ class Nodes:
         return None
 
     async def _change(self, name: str, change: Callable[[NodeRecord], NodeRecord]) -> NodeView | None:
-        while True:
+        async def attempt() -> NodeView | Literal[False] | None:
             kv = await self._store.get(keys.node(name))
             if kv is None:
-                return None
+                return False
             record = change(salvaged_node(kv.value, name, kv.mod_revision))
-            written = await self._store.txn(
-                [Compare(kv.key, "mod_revision", kv.mod_revision)], [Put(kv.key, msgspec.json.encode(record))]
-            )
-            if isinstance(written, Committed) and written.succeeded:
-                await self._view.reach(written.revision)
-                return self._node(name, record)
+            written = await self._records.write([same(kv)], [Put(kv.key, msgspec.json.encode(record))])
+            return self._node(name, record) if written else None
+
+        return await self._records.settle(f"the change of node {name}", attempt, seen=False) or None
 
 
 def _others(record: NodeRecord, key: str, effect: str | None = None) -> tuple[Taint, ...]:

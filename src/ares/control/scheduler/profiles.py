@@ -7,6 +7,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
+from ares.control.state.records import Records, absent
 from ares.control.state.view import Delta, View
 from ares.core import keys
 from ares.core.access.table import sees_all
@@ -15,18 +16,17 @@ from ares.core.schedule.profiles import BadSetting, changed, wrong
 from ares.model.access import Principal
 from ares.model.profile import Profile, ProfileRecord
 from ares.ports.clock import Clock
-from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreUnavailable
+from ares.ports.store import Delete, Op, Put, Store
 from ares.ports.telemetry import Telemetry
 
 log = structlog.get_logger()
 
 VERSIONS_KEPT = 100
-_TRIES = 10
 
 
 class Profiles:
     def __init__(self, store: Store, view: View, clock: Clock, telemetry: Telemetry) -> None:
-        self._store = store
+        self._records = Records(store, view)
         self._view = view
         self._clock = clock
         self._telemetry = telemetry
@@ -57,7 +57,8 @@ class Profiles:
         self, who: Principal, sets: Mapping[str, str], note: str = "", expected_version: int | None = None
     ) -> ProfileRecord | Refusal:
         """Single settings, on top of what is in force: made again when another change came in between."""
-        for _ in range(_TRIES):
+
+        async def attempt() -> ProfileRecord | Refusal | None:
             await self._view.catch_up()
             base = self._view.profile
             try:
@@ -66,9 +67,9 @@ class Profiles:
                 return Refusal(code="profile-invalid", message=str(error))
             written = await self._write(who, profile, note, expected_version, base)
             lost = isinstance(written, Refusal) and written.code == "profile-conflict"
-            if not lost or expected_version is not None:
-                return written
-        raise StoreUnavailable(f"the profile was changed {_TRIES} times in between; try again")
+            return written if not lost or expected_version is not None else None
+
+        return await self._records.settle("the change of the profile", attempt, seen=False)
 
     async def revert(self, who: Principal, version: int, note: str = "") -> ProfileRecord | Refusal:
         """Writes an old version anew. Version 0 is what Ares comes with."""
@@ -105,17 +106,18 @@ class Profiles:
         key, value = keys.profile(record.version), msgspec.json.encode(record)
         oldest = record.version - VERSIONS_KEPT
         ops: list[Op] = [Delete(keys.profile(old)) for old in sorted(self._view.profiles) if old <= oldest]
-        for _ in range(_TRIES):
+
+        async def attempt() -> ProfileRecord | None:
             # A version that exists is never written again: of two writers one loses.
-            written = await self._store.txn([Compare(key, "mod_revision", 0)], [Put(key, value), *ops])
-            if isinstance(written, Committed) and written.succeeded:
-                await self._view.reach(written.revision)
+            if await self._records.write([absent(key)], [Put(key, value), *ops]):
                 return record
-            kv = await self._store.get(key)
-            if kv is not None:
-                await self._view.catch_up()
-                return msgspec.json.decode(kv.value, type=ProfileRecord)
-        raise StoreUnavailable(f"the store did not confirm version {record.version} of the profile; try again")
+            found = await self._records.read(key, ProfileRecord)
+            if found is None:
+                return None
+            await self._view.catch_up()
+            return found[1]
+
+        return await self._records.settle(f"version {record.version} of the profile", attempt, seen=False)
 
     # ---- told to all
 

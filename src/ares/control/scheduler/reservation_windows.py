@@ -5,12 +5,12 @@ Leader only. Every change is written by compare-and-swap together with the leade
 
 import asyncio
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
 from ares.control.execution.transitions import JobChange, Transitions, Written
 from ares.control.scheduler.cluster_view import LiveCluster
-from ares.control.scheduler.reservation_writes import Book
 from ares.control.state.view import Delta, View
 from ares.core import keys
 from ares.core.lifecycle.inputs import Preempt
@@ -23,7 +23,7 @@ from ares.core.text import clock as moment
 from ares.model.reservation import BOOKED, Reservation, Turn
 from ares.model.state import BOUND, TERMINAL, JobState
 from ares.ports.clock import Clock, happens
-from ares.ports.store import Compare, Delete, Store, StoreError
+from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, StoreError
 from ares.ports.telemetry import Telemetry
 
 log = structlog.get_logger()
@@ -35,6 +35,40 @@ _NOTE_USE_EVERY_S = 30.0
 # A reservation whose nodes are gone is tried to be had elsewhere this often.
 _MOVE_EVERY_S = 30.0
 _BY = "the platform"
+
+
+class Book:
+    """How reservations are written: each alone by compare-and-swap, and bookings of room one after the other. A booking
+    reads `turn` first and is written with it: of two at once, one looks again."""
+
+    def __init__(self, store: Store, view: View) -> None:
+        self._store = store
+        self._view = view
+
+    async def turn(self) -> int:
+        """The revision of the latest booking, with a view that knows of it."""
+        kv = await self._store.get(keys.BOOKINGS)
+        await self._view.catch_up()
+        return 0 if kv is None else kv.mod_revision
+
+    async def write(
+        self, one: Reservation, revision: int, turn: int | None = None, guards: tuple[Compare, ...] = ()
+    ) -> bool:
+        """Whether it was written; with `turn` only if nobody booked since. Returns when the view has it."""
+        key = keys.reservation(one.name)
+        compares = [*guards, Compare(key, "mod_revision", revision)]
+        ops: list[Op] = [Put(key, msgspec.json.encode(one))]
+        if turn is not None:
+            compares.append(Compare(keys.BOOKINGS, "mod_revision", turn))
+            ops.append(Put(keys.BOOKINGS, one.name.encode()))
+        written = await self._store.txn(compares, ops)
+        if isinstance(written, Committed):
+            await self._view.reach(written.revision)
+            return written.succeeded
+        # Nobody knows whether it landed: what is kept under its name tells.
+        kv = await self._store.get(key)
+        await self._view.catch_up()
+        return kv is not None and msgspec.json.decode(kv.value, type=Reservation) == one
 
 
 class Windows:

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from ares.api.reservations import ReservationView
 from ares.control.scheduler.cluster_view import LiveCluster
-from ares.control.scheduler.reservation_windows import Windows
-from ares.control.scheduler.reservation_writes import Book
+from ares.control.scheduler.reservation_windows import Book, Windows
 from ares.control.state.ids import base32
+from ares.control.state.records import Records
 from ares.control.state.view import View
 from ares.core.access.table import sees_all
 from ares.core.refusal import Refusal
@@ -20,12 +20,10 @@ from ares.model.access import Principal
 from ares.model.base import Record
 from ares.model.reservation import BOOKED, Reservation, RoomAsked, Turn
 from ares.ports.clock import Clock, Rng
-from ares.ports.store import StoreUnavailable
 from ares.ports.telemetry import Telemetry
 
 log = structlog.get_logger()
 
-_TRIES = 10
 # A moment that has just passed is meant as now.
 _JUST_NOW_S = 60.0
 _NONE = Refusal(code="not-found", message="no reservation of yours has this name; `ares reservations` lists them")
@@ -49,6 +47,7 @@ class Reservations:
     def __init__(
         self,
         book: Book,
+        records: Records,
         view: View,
         planner: LiveCluster,
         windows: Windows,
@@ -57,6 +56,7 @@ class Reservations:
         telemetry: Telemetry,
     ) -> None:
         self._book = book
+        self._records = records
         self._view = view
         self._planner = planner
         self._windows = windows
@@ -110,7 +110,8 @@ class Reservations:
     async def reserve(self, who: Principal, wish: ReservationWish) -> ReservationView | Refusal:
         """Looks again whenever somebody else booked in between."""
         name = wish.name or f"r-{base32(self._rng, 6)}"
-        for _ in range(_TRIES):
+
+        async def attempt() -> ReservationView | Refusal | None:
             turn = await self._book.turn()
             taken, revision = self._view.reservations.get(name, (None, 0))
             if taken is not None and taken.state in BOOKED:
@@ -118,10 +119,12 @@ class Reservations:
             made = self._made(who, name, wish)
             if isinstance(made, Refusal):
                 return made
-            if await self._book.write(made, revision, turn):
-                self._told(made, made.history[-1], who.token_id)
-                return self.seen_by(made, who)
-        raise StoreUnavailable(f"others booked {_TRIES} times in between; try again")
+            if not await self._book.write(made, revision, turn):
+                return None
+            self._told(made, made.history[-1], who.token_id)
+            return self.seen_by(made, who)
+
+        return await self._records.settle(f"reservation {name}", attempt, seen=False)
 
     def _made(self, who: Principal, name: str, wish: ReservationWish) -> Reservation | Refusal:
         now = self._clock.wall()
@@ -155,7 +158,8 @@ class Reservations:
 
     async def cancel(self, who: Principal, name: str, why: str = "") -> ReservationView | Refusal:
         """Its room is anybody's from now on. What runs in it goes on."""
-        for _ in range(_TRIES):
+
+        async def attempt() -> ReservationView | Refusal | None:
             await self._view.catch_up()
             one, revision = self._view.reservations.get(name, (None, 0))
             if one is None:
@@ -163,14 +167,17 @@ class Reservations:
             if one.state not in BOOKED:
                 return _over(one, self._clock.wall())
             after = cancelled(one, who.author, why, self._clock.wall())
-            if await self._book.write(after, revision):
-                self._told(after, after.history[-1], who.token_id)
-                return self.seen_by(after, who)
-        raise StoreUnavailable(f"reservation {name} was changed {_TRIES} times in between; try again")
+            if not await self._book.write(after, revision):
+                return None
+            self._told(after, after.history[-1], who.token_id)
+            return self.seen_by(after, who)
+
+        return await self._records.settle(f"the end of reservation {name}", attempt, seen=False)
 
     async def extend(self, who: Principal, name: str, more_s: float) -> ReservationView | Refusal:
         """Lets it last longer, in the same room."""
-        for _ in range(_TRIES):
+
+        async def attempt() -> ReservationView | Refusal | None:
             turn = await self._book.turn()
             one, revision = self._view.reservations.get(name, (None, 0))
             now = self._clock.wall()
@@ -185,10 +192,12 @@ class Reservations:
             why = f"extended until {clock(until, now)}"
             made = Turn(at=now, state=one.state, by=who.author, why=why)
             after = turned(replace(one, until=until), made)
-            if await self._book.write(after, revision, turn):
-                self._told(after, made, who.token_id)
-                return self.seen_by(after, who)
-        raise StoreUnavailable(f"others booked {_TRIES} times in between; try again")
+            if not await self._book.write(after, revision, turn):
+                return None
+            self._told(after, made, who.token_id)
+            return self.seen_by(after, who)
+
+        return await self._records.settle(f"the change of reservation {name}", attempt, seen=False)
 
     # ---- inside
 

@@ -7,7 +7,7 @@ import msgspec
 
 from ares.control.state.view import View
 from ares.model.base import Record
-from ares.ports.store import KV, Committed, Compare, Op, Store, StoreUnavailable
+from ares.ports.store import KV, Committed, Compare, Op, Put, Store, StoreUnavailable
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
@@ -25,25 +25,45 @@ class Records:
         kv = await self._store.get(key)
         return None if kv is None else (kv, msgspec.json.decode(kv.value, type=kind))
 
-    async def write(self, compares: Sequence[Compare], ops: Sequence[Op]) -> bool:
-        """Whether it is certain that this was written; if so, this replica's view has it."""
+    async def write(self, compares: Sequence[Compare], ops: Sequence[Op], *, seen: bool = True) -> bool:
+        """Whether it is certain that this was written; if so, and with `seen`, this replica's view has it."""
         written = await self._store.txn(compares, ops)
         if not isinstance(written, Committed) or not written.succeeded:
             return False
-        await self._view.reach(written.revision)
+        if seen:
+            await self._view.reach(written.revision)
         return True
 
-    async def settle(self, what: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
-        """Repeats an attempt that read and found the record changed, or does not know whether it wrote."""
+    async def ensure(self, compares: Sequence[Compare], ops: Sequence[Op]) -> bool:
+        """As `write`; where that is not certain, what is kept under the first operation's key tells."""
+        if await self.write(compares, ops):
+            return True
+        own = ops[0]
+        kv = await self._store.get(own.key)
+        if (None if kv is None else kv.value) != (own.value if isinstance(own, Put) else None):
+            return False
+        await self._view.catch_up()
+        return True
+
+    async def settle(self, what: str, attempt: Callable[[], Awaitable[T | None]], *, seen: bool = True) -> T:
+        """Repeats an attempt that read and found the record changed, or does not know whether it wrote: it gives None.
+
+        Without `seen` the attempt itself, or nothing, brings this replica's view up to what it found.
+        """
         for tried in range(_TRIES):
             done = await attempt()
             if done is None:
                 continue
-            if tried:
+            if tried and seen:
                 # What was found by reading may not be in this replica's view yet.
                 await self._view.catch_up()
             return done
         raise StoreUnavailable(f"the store did not confirm {what}; try again")
+
+
+def unchanged(key: str, kv: KV | None) -> Compare:
+    """Unless it was made, changed or deleted since."""
+    return Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)
 
 
 def same(kv: KV) -> Compare:

@@ -1,7 +1,7 @@
-"""Records that services only look up: one dict for each kind, by the rest of the key, fed by the view."""
+"""Records that services only look up: a table for each kind, by the rest of the key, fed by the view."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,69 +16,78 @@ from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRec
 from ares.model.secret import SecretRecord
 from ares.model.state import ArrayRecord, ProgressRecord
 from ares.model.tenant import IdentityRecord, TenantRecord, UserRecord
-from ares.ports.store import StoreChange
+from ares.ports.store import Compare, StoreChange
+
+R = TypeVar("R")
 
 
-class _Kind(NamedTuple):
-    prefix: str
-    records: dict[str, Any]
-    type: type[Any]
-    # What a record is called here; as a rule, what follows the prefix.
-    name_of: Callable[[str], str] | None = None
+class Table(dict[str, R]):
+    """The records of one kind by name: what follows the prefix of the key, or what `name_of` makes of it.
+
+    Invariant: `revisions` has the same names, each with the revision at which the record was written last.
+    """
+
+    __slots__ = ("_decode", "_name_of", "prefix", "revisions")
+
+    def __init__(self, prefix: str, kind: type[R], name_of: Callable[[str], str] | None = None) -> None:
+        super().__init__()
+        self.prefix = prefix
+        self.revisions: dict[str, int] = {}
+        self._decode = msgspec.json.Decoder(kind).decode
+        self._name_of = name_of
+
+    def unchanged(self, name: str) -> Compare:
+        """Unless it was made, changed or deleted since this table heard of it. For records named by their key."""
+        return Compare(self.prefix + name, "mod_revision", self.revisions.get(name, 0))
+
+    def apply(self, change: StoreChange) -> None:
+        key = change.kv.key
+        name = key.removeprefix(self.prefix) if self._name_of is None else self._name_of(key)
+        if change.deleted:
+            self.pop(name, None)
+            self.revisions.pop(name, None)
+        else:
+            self[name] = self._decode(change.kv.value)
+            self.revisions[name] = change.kv.mod_revision
+
+    def clear(self) -> None:
+        super().clear()
+        self.revisions.clear()
 
 
 class Tables:
     """Read by services; changed by the view alone."""
 
     def __init__(self) -> None:
-        self.tokens: dict[str, TokenRecord] = {}
+        self.tokens = Table(keys.TOKENS, TokenRecord)
         # By job.
-        self.progress: dict[str, ProgressRecord] = {}
-        self.arrays: dict[str, ArrayRecord] = {}
-        self.tenants: dict[str, TenantRecord] = {}
+        self.progress = Table(keys.PROGRESS, ProgressRecord, keys.job_of)
+        self.arrays = Table(keys.ARRAYS, ArrayRecord, keys.job_of)
+        self.tenants = Table(keys.TENANTS, TenantRecord)
         # By "tenant/name".
-        self.users: dict[str, UserRecord] = {}
+        self.users = Table(keys.USERS, UserRecord)
         # By the digest of who a provider says they are.
-        self.identities: dict[str, IdentityRecord] = {}
+        self.identities = Table(keys.IDENTITIES, IdentityRecord)
         # By "node/name" or "cluster/name".
-        self.machines: dict[str, MachineRecord] = {}
+        self.machines = Table(keys.MACHINES, MachineRecord)
         # By "tenant/name", and "-/name" for the platform's own.
-        self.policies: dict[str, PolicyRecord] = {}
-        self.alerts: dict[str, AlertRecord] = {}
-        self.channels: dict[str, ChannelRecord] = {}
+        self.policies = Table(keys.POLICIES, PolicyRecord)
+        self.alerts = Table(keys.ALERTS, AlertRecord)
+        self.channels = Table(keys.CHANNELS, ChannelRecord)
         # By "tenant/name".
-        self.secrets: dict[str, SecretRecord] = {}
+        self.secrets = Table(keys.SECRETS, SecretRecord)
         # By tenant.
-        self.quotas: dict[str, QuotaRecord] = {}
-        self.admissions: dict[str, AdmissionRecord] = {}
+        self.quotas = Table(keys.QUOTAS, QuotaRecord)
+        self.admissions = Table(keys.ADMISSIONS, AdmissionRecord)
         # By "tenant/month", and with the replica.
-        self.spent: dict[str, SpentRecord] = {}
-        self.meters: dict[str, MeterRecord] = {}
+        self.spent = Table(keys.SPENT, SpentRecord)
+        self.meters = Table(keys.METERS, MeterRecord)
         # By "chain/number", and by the key's id.
-        self.audit_heads: dict[str, AuditHead] = {}
-        self.audit_keys: dict[str, AuditKey] = {}
-        # Of each record by its whole key, for compare-and-swap.
-        self.revisions: dict[str, int] = {}
-        kinds = (
-            _Kind(keys.TOKENS, self.tokens, TokenRecord),
-            _Kind(keys.PROGRESS, self.progress, ProgressRecord, keys.job_of),
-            _Kind(keys.ARRAYS, self.arrays, ArrayRecord, keys.job_of),
-            _Kind(keys.TENANTS, self.tenants, TenantRecord),
-            _Kind(keys.USERS, self.users, UserRecord),
-            _Kind(keys.SECRETS, self.secrets, SecretRecord),
-            _Kind(keys.IDENTITIES, self.identities, IdentityRecord),
-            _Kind(keys.MACHINES, self.machines, MachineRecord),
-            _Kind(keys.POLICIES, self.policies, PolicyRecord),
-            _Kind(keys.ALERTS, self.alerts, AlertRecord),
-            _Kind(keys.CHANNELS, self.channels, ChannelRecord),
-            _Kind(keys.QUOTAS, self.quotas, QuotaRecord),
-            _Kind(keys.ADMISSIONS, self.admissions, AdmissionRecord),
-            _Kind(keys.SPENT, self.spent, SpentRecord),
-            _Kind(keys.METERS, self.meters, MeterRecord),
-            _Kind(keys.AUDIT_HEADS, self.audit_heads, AuditHead),
-            _Kind(keys.AUDIT_KEYS, self.audit_keys, AuditKey),
-        )
-        self.kinds = {kind.prefix: kind for kind in kinds}
+        self.audit_heads = Table(keys.AUDIT_HEADS, AuditHead)
+        self.audit_keys = Table(keys.AUDIT_KEYS, AuditKey)
+        self.by_prefix: dict[str, Table[Any]] = {
+            table.prefix: table for table in vars(self).values() if isinstance(table, Table)
+        }
 
     def isolation(self, tenant: str) -> Isolation:
         """What a tenant asks for all of its jobs."""
@@ -86,17 +95,5 @@ class Tables:
         return "any" if record is None else record.isolation
 
     def clear(self) -> None:
-        self.revisions.clear()
-        for kind in self.kinds.values():
-            kind.records.clear()
-
-    def apply(self, kind: str, change: StoreChange) -> None:
-        _, records, record_type, name_of = self.kinds[kind]
-        key = change.kv.key
-        name = key.removeprefix(kind) if name_of is None else name_of(key)
-        if change.deleted:
-            records.pop(name, None)
-            self.revisions.pop(key, None)
-        else:
-            records[name] = msgspec.json.decode(change.kv.value, type=record_type)
-            self.revisions[key] = change.kv.mod_revision
+        for table in self.by_prefix.values():
+            table.clear()

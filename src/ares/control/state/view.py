@@ -101,7 +101,7 @@ class View:
         }
         self.kept, self.aside = Tables(), Aside()
         self.tokens, self.progress, self.arrays = self.kept.tokens, self.kept.progress, self.kept.arrays
-        self._appliers.update({**dict.fromkeys(self.kept.kinds, self._apply_kept), keys.ARRAYS: self._apply_array})
+        self._appliers.update({**dict.fromkeys(self.kept.by_prefix, self._apply_kept), keys.ARRAYS: self._apply_array})
         self.connected = False
         # When the store was last heard of, by the monotonic clock; where nodes renew it is never quiet for long.
         self.heard_at = clock.monotonic()
@@ -361,7 +361,7 @@ class View:
     def _apply_kept(self, change: StoreChange, delta: Delta) -> None:
         kind = keys.kind_of(change.kv.key)
         delta.kept.add(kind)
-        self.kept.apply(kind, change)
+        self.kept.by_prefix[kind].apply(change)
 
     def _apply_array(self, change: StoreChange, delta: Delta) -> None:
         delta.arrays.add(keys.job_of(change.kv.key))

@@ -184,13 +184,13 @@ class Admissions:
         lane.caught_up_at = at
 
     async def _basis(self, tenant: str, lane: _Lane) -> _Basis:
-        revisions, admission, quota = self._view.kept.revisions, keys.admission(tenant), keys.quota(tenant)
+        admissions, quotas = self._view.kept.admissions, self._view.kept.quotas
         # After a listing the view may know of an admission and not of its job.
-        while (seen := revisions.get(admission, 0)) > self._view.revision:
+        while (seen := admissions.revisions.get(tenant, 0)) > self._view.revision:
             await self._view.reach(seen)
         lane.ahead = [one for one in lane.ahead if one[0] > self._view.revision]
         own = lane.ahead[-1][0] if lane.ahead else 0
-        return _Basis(self._view.kept.quotas.get(tenant), revisions.get(quota, 0), max(seen, own))
+        return _Basis(quotas.get(tenant), quotas.revisions.get(tenant, 0), max(seen, own))
 
     def _take(
         self, tenant: str, lane: _Lane, basis: _Basis

@@ -337,7 +337,7 @@ async def test_an_admission_that_a_listing_knows_of_and_whose_job_it_does_not_is
         wire.range = list_late  # type: ignore[method-assign]
         wire.break_watch()
         await world.submit(who=BOB)
-        await world.until(lambda: keys.admission("alpha") in world.two.view.kept.revisions)
+        await world.until(lambda: "alpha" in world.two.view.kept.admissions)
         assert not world.two.view.live.get("alpha")
         call = asyncio.create_task(world.two.submit.submit(ALICE, [SubmitRequest(spec=spec())]))
         await world.settle()
