@@ -1,7 +1,7 @@
 """Identities of machines: join tokens traded for certificates, renewed, listed and taken back."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 import structlog

@@ -52,16 +52,6 @@ class Deadlines:
         """With the times that its class of service gives it from now on."""
         return dated(spec, self.classes, self._clock.wall())
 
-    async def strict(self, who: Principal, spec: JobSpec) -> Refusal | None:
-        """Why a job is refused that wants to be taken only if it will meet its deadline."""
-        if not spec.deadline_strict:
-            return None
-        found = await self.ahead(who, self.dated(spec))
-        if found is None or found.verdict == "yes":
-            return None
-        fix = "; or ".join(way.message for way in found.ways) or "choose a later deadline, or leave out deadlineStrict"
-        return Refusal(code="deadline-not-met", message=f"its deadline: {found.message}", fix=fix)
-
     async def ahead(self, who: Principal, spec: JobSpec, starts: Starts | None = None) -> DeadlineSeen | None:
         """As if the job were submitted now. None without a deadline."""
         now = self._clock.wall()
@@ -69,15 +59,22 @@ class Deadlines:
         self._planner.refresh_ready()
         return await self._seen(state, spec, now, starts)
 
-    async def ahead_of_each(self, who: Principal, specs: Sequence[JobSpec]) -> list[DeadlineSeen | None]:
-        """Of the first jobs of a submission that have a deadline."""
-        left, starts = _LOOKED_AT_MAX, Starts(self._planner.cluster, self._clock.wall())
+    async def forecast(
+        self, who: Principal, specs: Sequence[JobSpec | None], *, shown: bool
+    ) -> list[DeadlineSeen | None]:
+        """Of each job of a submission that wants to be taken only if it will meet its deadline, and with `shown` of the
+        first others that have one; None stands for a job that is refused anyway."""
+        left, starts = _LOOKED_AT_MAX if shown else 0, None
         found: list[DeadlineSeen | None] = []
         for spec in specs:
-            with_times = self.dated(spec)
-            is_dated = with_times.deadline_at is not None or with_times.start_by_at is not None
-            found.append(await self.ahead(who, with_times, starts) if is_dated and left else None)
-            left -= is_dated and left > 0
+            seen = None
+            if spec is not None and (left or spec.deadline_strict) and _may_be_due(spec):
+                with_times = self.dated(spec)
+                if with_times.deadline_at is not None or with_times.start_by_at is not None:
+                    starts = starts or Starts(self._planner.cluster, self._clock.wall())
+                    seen = await self.ahead(who, with_times, starts)
+                    left -= left > 0
+            found.append(seen)
         return found
 
     # ---- of a job that is there
@@ -174,3 +171,15 @@ class Deadlines:
             at_risk_jobs=tuple(at_risk[:_NAMED_MAX]),
             met_percent=round(100.0 * met / (met + missed), 2) if met + missed else None,
         )
+
+
+def not_met(spec: JobSpec, seen: DeadlineSeen | None) -> Refusal | None:
+    """Why a job is refused that wants to be taken only if it will meet its deadline."""
+    if not spec.deadline_strict or seen is None or seen.verdict == "yes":
+        return None
+    fix = "; or ".join(way.message for way in seen.ways) or "choose a later deadline, or leave out deadlineStrict"
+    return Refusal(code="deadline-not-met", message=f"its deadline: {seen.message}", fix=fix)
+
+
+def _may_be_due(spec: JobSpec) -> bool:
+    return spec.deadline_at is not None or spec.start_by_at is not None or spec.sla is not None

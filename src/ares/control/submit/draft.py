@@ -6,8 +6,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from ares.api.deadlines import DeadlineSeen
 from ares.control.governance.quotas import Quotas
-from ares.control.queries.deadlines import Deadlines
+from ares.control.queries.deadlines import Deadlines, not_met
 from ares.control.state.commit import Full, WriteDraft
 from ares.control.state.ids import job_id
 from ares.control.state.population import Population
@@ -56,6 +57,8 @@ class Submitted(Record, frozen=True):
     warnings: tuple[Said, ...] = ()
     # Soft limits of the quota that are passed with it.
     soft_limits: tuple[str, ...] = ()
+    # Whether it will meet its deadline, if that was asked for.
+    deadline: DeadlineSeen | None = None
 
 
 FULL = Refusal(
@@ -81,23 +84,38 @@ def unacknowledged(request: SubmitRequest) -> Refusal:
     return Refusal(code="store-unavailable", message=message, fix=fix, retry_after_s=1.0)
 
 
-class Draft(WriteDraft, frozen=True, gc=False):
-    """An admitted request, encoded. Its first compare says that nothing came of the request yet."""
+class Checked(NamedTuple):
+    """A request that nothing is wrong with. `no` says why it is refused all the same, unless it was taken before."""
 
     who: Principal
     request: SubmitRequest
-    # As it is kept.
-    spec: JobSpec
-    estimated: Estimated
-    digest: str
-    job: str
-    # What policies made of it; its digest is over what the client sent.
+    # What policies made of it.
     judged: PolicyVerdict
-    array: ArrayRecord | None = None
+    # Of an array; None of a single job.
+    indices: int | None
+    no: Refusal | None
 
     @property
     def tasks(self) -> int:
-        return 1 if self.array is None else self.array.tasks
+        return 1 if self.indices is None else self.indices
+
+
+class Draft(WriteDraft, frozen=True, gc=False):
+    """An admitted request, encoded. Its first compare says that nothing came of the request yet."""
+
+    checked: Checked
+    # As it is kept.
+    spec: JobSpec
+    estimated: Estimated
+    # Of what the client sent under a request id.
+    digest: str
+    job: str
+    array: ArrayRecord | None = None
+    deadline: DeadlineSeen | None = None
+
+    @property
+    def request(self) -> SubmitRequest:
+        return self.checked.request
 
     @property
     def subject(self) -> str | None:
@@ -164,14 +182,25 @@ class Drafting:
         self._population = Population(view)
         self._encode = msgspec.json.Encoder().encode
 
-    def draft(self, who: Principal, request: SubmitRequest) -> Draft | Refusal:
+    def check(self, who: Principal, request: SubmitRequest) -> Checked | Refusal:
+        """By the rules of admission, by policies, and by what there is now."""
         admitted = decide(request.spec)
         if isinstance(admitted, Refusal):
             return admitted
-        judged = self.judged(who, request, 1 if admitted.indices is None else len(admitted.indices))
+        count = None if admitted.indices is None else len(admitted.indices)
+        judged = self.judged(who, request, 1 if count is None else count)
         if isinstance(judged, Refusal):
             return judged
-        digest = payload_sha256(request.spec)
+        return Checked(who, request, judged, count, self._no_new(who, judged))
+
+    def draft(self, checked: Checked, before: int, deadline: DeadlineSeen | None) -> Draft | Refusal:
+        """With an id, encoded; `before` jobs are drafted with it. Refused, unless it was taken before, when there is no
+        room, or its deadline will be missed and was to be met."""
+        who, request, judged = checked.who, checked.request, checked.judged
+        no = not_met(judged.spec, deadline) or self._no_room(who.tenant, checked.tasks, before)
+        if no is not None:
+            return no
+        digest = "" if request.request_id is None else payload_sha256(request.spec)
         new_id = job_id(self._rng, self._clock.wall())
         spec = self._deadlines.dated(judged.spec)
         spec_op = Put(keys.job(who.tenant, new_id), self._encode(spec))
@@ -181,13 +210,13 @@ class Drafting:
         compares, request_ops = self._claim(who, request, digest, new_id, judged.spec)
         estimated = self._estimates.of(who, spec)
         trace = self._telemetry.new_trace(request.trace)
-        if admitted.indices is not None:
+        if checked.indices is not None:
             array = ArrayRecord(
                 id=new_id,
                 tenant=who.tenant,
                 name=request.spec.name,
                 indices=request.spec.array or "",
-                tasks=len(admitted.indices),
+                tasks=checked.indices,
                 submitted_by=who.subject,
                 submitter_id=who.user_id,
                 trace=trace,
@@ -198,7 +227,7 @@ class Drafting:
             )
             header = Put(keys.array(who.tenant, new_id), self._encode(array))
             ops = (*request_ops, spec_op, header)
-            return Draft(ops, compares, who, request, spec, estimated, digest, new_id, judged, array=array)
+            return Draft(ops, compares, checked, spec, estimated, digest, new_id, array, deadline)
         begun = begin(
             id=new_id,
             tenant=who.tenant,
@@ -216,7 +245,7 @@ class Drafting:
             estimated_s=estimated.seconds,
         )
         ops = (*request_ops, spec_op, *begin_ops(begun, self._encode))
-        return Draft(ops, compares, who, request, spec, estimated, digest, new_id, judged)
+        return Draft(ops, compares, checked, spec, estimated, digest, new_id, None, deadline)
 
     def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Refusal:
         """What policies make of it; a refusal when with the defaults they give it could not be admitted."""
@@ -236,18 +265,15 @@ class Drafting:
             return replace(unfit, message=message)
         return judged
 
-    async def no_new(self, who: Principal, draft: Draft, before: int) -> Refusal | None:
-        """Why the job would be refused if it is new, though nothing is wrong with it; `before` jobs come with it."""
-        if draft.judged.rejected is not None:
-            return refused_by(draft.judged.rejected)
-        spec = draft.judged.spec
+    def _no_new(self, who: Principal, judged: PolicyVerdict) -> Refusal | None:
+        """Why the job would be refused if it is new, though nothing is wrong with it."""
+        if judged.rejected is not None:
+            return refused_by(judged.rejected)
+        spec = judged.spec
         no = too_late(spec, self._clock.wall()) or self._not_in(who, spec)
         no = no or not_tolerable(who.tenant, spec)
         no = no or unavailable(who.tenant, spec, self._view.kept.secrets)
-        no = no or self._deadlines.unknown(spec) or await self._deadlines.strict(who, spec)
-        if no is not None:
-            return no
-        return self._no_room(who.tenant, draft.tasks, before)
+        return no or self._deadlines.unknown(spec)
 
     def _no_room(self, tenant: str, tasks: int, before: int) -> Refusal | None:
         """One tenant must not take all there is; an array takes as much as its tasks."""

@@ -291,8 +291,8 @@ _BUSY = Refusal(
 
 def _waiting(draft: Draft, until: float) -> _PendingAdmission:
     seconds, cost = draft.estimated
-    asked = times(to_come(asked_by(draft.spec), seconds, cost), draft.tasks)
-    return _PendingAdmission(draft, asked, levels_of(draft.spec.team, draft.who.subject), until)
+    asked = times(to_come(asked_by(draft.spec), seconds, cost), draft.checked.tasks)
+    return _PendingAdmission(draft, asked, levels_of(draft.spec.team, draft.checked.who.subject), until)
 
 
 def _judged(basis: _Basis, one: _PendingAdmission, used: Used, in_doubt: bool) -> WithinQuota | OverQuota:
@@ -300,7 +300,7 @@ def _judged(basis: _Basis, one: _PendingAdmission, used: Used, in_doubt: bool) -
         return WithinQuota()
     quota, draft = basis.record.quota, one.draft
     no = above_ceiling(quota, one.levels, draft.spec.priority)
-    if no is not None and scope_of(draft.who, "priority:exceed") is None:
+    if no is not None and scope_of(draft.checked.who, "priority:exceed") is None:
         return no
     return judge(quota, one.levels, used, one.asked, in_doubt=in_doubt)
 

@@ -17,9 +17,19 @@ from ares.control.state.commit import Full, Writer, landed
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import View
 from ares.control.submit.arrays import Expanding
-from ares.control.submit.draft import Draft, Drafting, SubmitRequest, Submitted, refused_by, unacknowledged, unwritten
+from ares.control.submit.draft import (
+    Checked,
+    Draft,
+    Drafting,
+    SubmitRequest,
+    Submitted,
+    refused_by,
+    unacknowledged,
+    unwritten,
+)
 from ares.control.submit.quota_gate import Admissions, CreatedJob, Outcome, SeenRequest
-from ares.core.admit.dedup import New, Replayed, resolve
+from ares.core import keys
+from ares.core.admit.dedup import New, Replayed, payload_sha256, resolve
 from ares.core.policy.verdict import PolicyVerdict
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
@@ -56,9 +66,11 @@ class Submit:
         self._raising: set[asyncio.Task[None]] = set()
         self._telemetry = telemetry
 
-    async def submit(self, who: Principal, requests: Sequence[SubmitRequest]) -> list[Submitted | Refusal]:
-        """One outcome per request, in order."""
-        outcomes = await self._submit(who, requests)
+    async def submit(
+        self, who: Principal, requests: Sequence[SubmitRequest], *, outlooks: bool = False
+    ) -> list[Submitted | Refusal]:
+        """One outcome per request, in order; with `outlooks` it says of those with a deadline whether they meet it."""
+        outcomes = await self._submit(who, requests, outlooks)
         for outcome in outcomes:
             self._telemetry.count("ares_submissions_total", 1, _label(outcome))
         return outcomes
@@ -70,21 +82,15 @@ class Submit:
             return judged
         return refused_by(judged.rejected)
 
-    async def _submit(self, who: Principal, requests: Sequence[SubmitRequest]) -> list[Submitted | Refusal]:
+    async def _submit(
+        self, who: Principal, requests: Sequence[SubmitRequest], outlooks: bool
+    ) -> list[Submitted | Refusal]:
         outcomes: dict[int, Submitted | Refusal] = {}
-        drafts: list[tuple[int, Draft]] = []
-        repeats: list[int] = []
-        seen: set[str] = set()
-        known, classes = self._view.reservations, self._deadlines.classes
-        if any(
-            one.spec.reservation not in (None, *known)
-            or one.spec.sla not in (None, *classes)
-            or any(f"{who.tenant}/{ref.name}" not in self._view.kept.secrets for ref in one.spec.secrets)
-            for one in requests
-        ):
-            # It may have been made through another replica a moment ago.
-            await self._view.catch_up()
-        fresh = 0
+
+        # 1. Check each request by the rules, by policies and by what there is now. A request id that comes again in a
+        #    batch waits for what comes of the first.
+        await self._know_all(who, requests)
+        checked, repeats, seen = list[tuple[int, Checked]](), list[int](), set[str]()
         for place, request in enumerate(requests):
             if place and place % WORKED_ON == 0:
                 await breathe()
@@ -93,24 +99,52 @@ class Submit:
                 continue
             if request.request_id is not None:
                 seen.add(request.request_id)
-            drafted = self._drafting.draft(who, request)
-            if isinstance(drafted, Refusal):
-                outcomes[place] = drafted
-            elif (no := await self._drafting.no_new(who, drafted, fresh)) is not None:
-                outcomes[place] = await self._unless_seen(drafted, no)
+            found = self._drafting.check(who, request)
+            if isinstance(found, Refusal):
+                outcomes[place] = found
             else:
-                fresh += drafted.tasks
+                checked.append((place, found))
+
+        # 2. Forecast, once and before they are among those that wait, whether deadlines will be met.
+        due = [None if one.no is not None else one.judged.spec for _, one in checked]
+        forecasts = await self._deadlines.forecast(who, due, shown=outlooks)
+
+        # 3. Draft what is to be written. What is refused as new may have been taken before.
+        drafts: list[tuple[int, Draft]] = []
+        fresh = 0
+        for number, ((place, one), deadline) in enumerate(zip(checked, forecasts, strict=True)):
+            if number and number % WORKED_ON == 0:
+                await breathe()
+            drafted = one.no or self._drafting.draft(one, fresh, deadline)
+            if isinstance(drafted, Refusal):
+                outcomes[place] = await self._unless_seen(one, drafted)
+            else:
+                fresh += one.tasks
                 drafts.append((place, drafted))
+
+        # 4. Commit. Only what is durable is acknowledged.
         outcomes.update(await self._write(who.tenant, drafts))
+
         await self._tell(who, [draft for place, draft in drafts if _is_new(outcomes[place])])
         await self._tell_soft(who, outcomes.values())
         for place in repeats:
-            outcomes[place] = (await self._submit(who, [requests[place]]))[0]
+            outcomes[place] = (await self._submit(who, [requests[place]], outlooks))[0]
         return [outcomes[place] for place in range(len(requests))]
+
+    async def _know_all(self, who: Principal, requests: Sequence[SubmitRequest]) -> None:
+        """What a request names may have been made through another replica a moment ago."""
+        known, classes, secrets = self._view.reservations, self._deadlines.classes, self._view.kept.secrets
+        if any(
+            one.spec.reservation not in (None, *known)
+            or one.spec.sla not in (None, *classes)
+            or any(f"{who.tenant}/{ref.name}" not in secrets for ref in one.spec.secrets)
+            for one in requests
+        ):
+            await self._view.catch_up()
 
     async def _tell(self, who: Principal, drafts: Sequence[Draft]) -> None:
         for draft in drafts:
-            for said in draft.judged.alerts:
+            for said in draft.checked.judged.alerts:
                 text = f"job {draft.job} of {who.tenant}: {said.message} ({said.by_values})"
                 await self._raise("policy", said.tenant, said.policy, text)
 
@@ -126,13 +160,14 @@ class Submit:
         task.add_done_callback(self._raising.discard)
         await asyncio.wait({task}, timeout=_ALERT_S)
 
-    async def _unless_seen(self, draft: Draft, no: Refusal) -> Submitted | Refusal:
+    async def _unless_seen(self, checked: Checked, no: Refusal, draft: Draft | None = None) -> Submitted | Refusal:
         """What was taken in before is still known when nothing new would be."""
-        for compare in draft.compares if draft.request.request_id is not None else ():
+        request_id = checked.request.request_id
+        if request_id is not None:
             with contextlib.suppress(StoreError):
-                kv = await self._store.get(compare.key)
+                kv = await self._store.get(keys.request(checked.who.tenant, request_id))
                 if kv is not None:
-                    return await self._seen(draft, kv)
+                    return await self._seen(checked, kv, draft)
         return no
 
     # ---- writing
@@ -172,7 +207,7 @@ class Submit:
             case SeenRequest(kv):
                 return await self._found(draft, kv)
             case Refusal():
-                return await self._unless_seen(draft, outcome)
+                return await self._unless_seen(draft.checked, outcome, draft)
 
     async def _settle(self, draft: Draft, written: Committed | Unknown | Full) -> Submitted | Refusal | None:
         """None when what the draft is to be written under does not hold any more."""
@@ -191,22 +226,22 @@ class Submit:
         if draft.request.request_id is None:
             # Nobody else has this id: an earlier try had landed.
             return await self._created(draft)
-        return await self._seen(draft, kv)
+        return await self._seen(draft.checked, kv, draft)
 
-    async def _seen(self, draft: Draft, kv: KV | None) -> Submitted | Refusal:
+    async def _seen(self, checked: Checked, kv: KV, draft: Draft | None) -> Submitted | Refusal:
         """What the record kept under the request id means for this request."""
-        seen = None if kv is None else msgspec.json.decode(kv.value, type=RequestRecord)
-        match resolve(seen, draft.digest):
-            case Replayed(job=job) if job == draft.job:
+        seen = msgspec.json.decode(kv.value, type=RequestRecord)
+        match resolve(seen, payload_sha256(checked.request.spec) if draft is None else draft.digest):
+            case Replayed(job=job) if draft is not None and job == draft.job:
                 # An earlier try of this very call had landed.
                 return await self._created(draft)
             case Replayed(job=job):
                 # The same payload has the same number of tasks.
-                return Submitted(job=job, replayed=True, tasks=draft.tasks, warnings=draft.judged.warnings)
+                return Submitted(job=job, replayed=True, tasks=checked.tasks, warnings=checked.judged.warnings)
             case Refusal() as conflict:
                 return conflict
             case New():
-                return unacknowledged(draft.request)
+                return unacknowledged(checked.request)
 
     async def _created(self, draft: Draft) -> Submitted:
         if draft.array is None:
@@ -218,7 +253,14 @@ class Submit:
 
 
 def _new(draft: Draft) -> Submitted:
-    return Submitted(job=draft.job, replayed=False, tasks=draft.tasks, warnings=draft.judged.warnings)
+    checked = draft.checked
+    return Submitted(
+        job=draft.job,
+        replayed=False,
+        tasks=checked.tasks,
+        warnings=checked.judged.warnings,
+        deadline=draft.deadline,
+    )
 
 
 def _is_new(outcome: Submitted | Refusal) -> bool:

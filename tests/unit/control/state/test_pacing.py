@@ -69,7 +69,7 @@ async def test_answers_about_a_long_queue_let_others_have_their_turn(turns: Turn
         assert turns.taken() >= 1
         soon = world.clock.wall() + 1.0
         dated = [distinct(number, deadline_at=soon) for number in range(20)]
-        assert sum(found is not None for found in await one.deadlines.ahead_of_each(ALICE, dated)) == 16
+        assert sum(found is not None for found in await one.deadlines.forecast(ALICE, dated, shown=True)) == 16
         assert turns.taken() >= 16, "each is a look of its own"
 
 

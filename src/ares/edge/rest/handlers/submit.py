@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 from litestar.types import ASGIApp
 
-from ares.api.deadlines import DeadlineSeen
 from ares.api.jobs import JobWarning, SubmitBody
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.submit.submit import SubmitRequest, Submitted
@@ -40,9 +39,7 @@ async def submit_job(call: RequestCall[NoQuery, SubmitBody]) -> ASGIApp:
         raise Problem("request-id-mismatch", path="$.requestId")
     call.edge.meter.submit(call.who, 1)
     request = request_of(call.who, body, call.plain, call.header(b"traceparent") or "", keyed)
-    # Before it is one of those that wait.
-    (deadline,) = await call.edge.services.deadlines.ahead_of_each(call.who, [request.spec])
-    (found,) = await call.edge.services.submit.submit(call.who, [request])
+    (found,) = await call.edge.services.submit.submit(call.who, [request], outlooks=True)
     outcome = granted(found)
     links = _links(outcome.job)
     (never,) = await _warnings(call, [request])
@@ -52,7 +49,7 @@ async def submit_job(call: RequestCall[NoQuery, SubmitBody]) -> ASGIApp:
         tasks=outcome.tasks,
         links=links,
         warnings=(*never, *_told(outcome)),
-        deadline=None if outcome.replayed else deadline,
+        deadline=outcome.deadline,
     )
     return answer(created, status=200 if outcome.replayed else 201, headers={"location": links["self"]})
 
@@ -71,15 +68,14 @@ async def submit_batch(call: RequestCall[NoQuery, None]) -> ASGIApp:
     call.edge.meter.submit(call.who, len(jobs))
     drafts = await _drafts(call, jobs)
     good = [draft for draft in drafts if isinstance(draft, SubmitRequest)]
-    deadlines = iter(await call.edge.services.deadlines.ahead_of_each(call.who, [request.spec for request in good]))
-    outcomes = iter(await call.edge.services.submit.submit(call.who, good) if good else ())
+    outcomes = iter(await call.edge.services.submit.submit(call.who, good, outlooks=True) if good else ())
     warnings = iter(await _warnings(call, good))
     results: list[BatchOutcome] = []
     for place, draft in enumerate(drafts):
         if place % WORKED_ON == WORKED_ON - 1:
             await breathe()
         refused = isinstance(draft, Problem)
-        results.append(_outcome(draft) if refused else _outcome(next(outcomes), next(warnings), next(deadlines)))
+        results.append(_outcome(draft) if refused else _outcome(next(outcomes), next(warnings)))
     replayed = sum(result.replayed for result in results)
     rejected = sum(result.error is not None for result in results)
     created = len(results) - replayed - rejected
@@ -185,16 +181,11 @@ def request_id(text: str | None) -> str | None:
         raise Problem("invalid", detail=str(error), path="header.Idempotency-Key") from None
 
 
-def _outcome(
-    outcome: Submitted | Refusal | Problem,
-    warnings: tuple[JobWarning, ...] = (),
-    deadline: DeadlineSeen | None = None,
-) -> BatchOutcome:
+def _outcome(outcome: Submitted | Refusal | Problem, warnings: tuple[JobWarning, ...] = ()) -> BatchOutcome:
     if isinstance(outcome, Submitted):
-        seen = None if outcome.replayed else deadline
         return BatchOutcome(
             id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks, warnings=(*warnings, *_told(outcome)),
-            deadline=seen,
+            deadline=outcome.deadline,
         )  # fmt: skip
     problem = problem_of(outcome) if isinstance(outcome, Refusal) else outcome
     return BatchOutcome(error=ProblemDocument(**problem.document()))
