@@ -11,7 +11,7 @@ from ares.model.job import NodeTerm, TermOp
 
 
 def among(column: Ints, few: Sequence[int]) -> Bools:
-    """Which numbers are among a few: for one row ten times as fast as `isin`, which sorts."""
+    """Which numbers of the column are in `few`: for one row ten times as fast as `isin`, which sorts."""
     found = np.zeros(len(column), np.bool_)
     for one in few:
         found |= column == one
@@ -24,7 +24,7 @@ def _is_in(rows: NodeSlice, term: NodeTerm) -> Bools:
 
 
 def _bound(term: NodeTerm) -> float:
-    """What is not a number is neither above nor below any."""
+    """The term's number; a text that is no number is neither above nor below any."""
     try:
         return float(term.values[0]) if term.values else np.nan
     except ValueError:
@@ -49,7 +49,7 @@ def meets(rows: NodeSlice, term: NodeTerm) -> Bools:
 def keeps(rows: NodeSlice, near: Near) -> Bools:
     """Rows with such a job in their rack, zone or region; for an `away` term, rows without one.
 
-    A node that does not say where it is has only itself around it.
+    A node that does not say where it is forms a domain of its own.
     """
     carriers = rows.matching.rows(near, rows.ask.tenant)
     around = np.isin(rows.domain("node") - 1, carriers)

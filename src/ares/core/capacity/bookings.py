@@ -20,7 +20,7 @@ def claims_of(capacity: Capacity, now: float) -> Iterator[Claim]:
 
 
 def _left(capacity: Capacity, one: Reservation) -> Iterator[Allocation]:
-    """Of each node that is there, what none of its jobs holds."""
+    """What is booked on each node that is there and not held by the reservation's jobs."""
     for place in one.placements:
         row = capacity.rows.get(place.node)
         if row is None:
@@ -40,7 +40,7 @@ def _left(capacity: Capacity, one: Reservation) -> Iterator[Allocation]:
 
 
 def claim_of(capacity: Capacity, promise: Promise) -> Claim | None:
-    """From when on the room is held for it. None when some of its nodes are not there any more."""
+    """The promise as a claim, from when on room is held for it. None when some of its nodes are gone."""
     table, taken = capacity.table, list[Allocation]()
     for place in promise.placements:
         row = capacity.rows.get(place.node)

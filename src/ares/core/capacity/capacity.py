@@ -25,7 +25,7 @@ class Free(NamedTuple):
     cpu_milli: int
     memory_mib: int
     gpus: tuple[int, ...]
-    # Thousandths of GPUs that are shared and not used up.
+    # Thousandths left of GPUs that are shared and not used up.
     gpu_shares: dict[int, int]
 
 
@@ -38,7 +38,7 @@ class Reserved(NamedTuple):
 
 
 class Capacity:
-    """Counts every holder, known to the cluster or not, so that nothing gets lost if too much was given away."""
+    """Counts every holder, known to the cluster or not, so that no holding is lost if too much was given away."""
 
     def __init__(self) -> None:
         self.table = NodeTable()
@@ -52,14 +52,14 @@ class Capacity:
         # What every job holds, and which jobs hold something on a node.
         self.holdings: dict[str, Holding] = {}
         self.on_node: dict[str, dict[str, None]] = {}
-        # What is kept for jobs that others make room for, and what is booked ahead.
+        # Room kept for jobs whose victims are on their way out, and reservations.
         self.reserved: dict[str, Reserved] = {}
         self.bookings: dict[str, Reservation] = {}
         self.opened = OpenTimes()
         self.ends = RunningEnds()
 
     def set_ready(self, name: str, ready: bool) -> bool:
-        """Whether the node's agent is alive. May come before the node itself. Tells whether that is news."""
+        """Sets whether the node's agent is alive; may come before the node itself. Returns whether that is a change."""
         if ready == (name in self._ready):
             return False
         (self._ready.add if ready else self._ready.discard)(name)
@@ -110,11 +110,11 @@ class Capacity:
     # ---- single places
 
     def is_there(self, place: Placement) -> bool:
-        """Whether its node is ready, and still the one it was chosen on."""
+        """Whether the placement's node is ready, and still of the incarnation it was chosen on."""
         return self.may_be_there(place) and bool(self.table.healthy[self.rows[place.node]])
 
     def may_be_there(self, place: Placement) -> bool:
-        """Whether its node is still the one it was chosen on, and open: that it is not ready may pass."""
+        """Whether the placement's node is still of its incarnation and not cordoned; it may become ready again."""
         row = self.rows.get(place.node)
         record = None if row is None else self.table.records[row]
         return record is not None and record.incarnation == place.incarnation and not record.cordoned
@@ -122,7 +122,7 @@ class Capacity:
     def is_alone(self, place: Placement, qos: Qos, used: Used | None = None) -> bool:
         """Whether no other job holds what is kept at `place`. Counts every holder: columns do not go below zero.
 
-        `used` is what would be held on its node, `place` included; without it, what is."""
+        `used` is what would be held on its node, `place` included; by default what is held now."""
         if not self.is_there(place):
             return False
         table, row = self.table, self.rows[place.node]
@@ -135,7 +135,7 @@ class Capacity:
         """A copy of what is held on a node, to try changes on."""
         return deepcopy(self._used.get(name, _NOTHING))
 
-    # ---- for the cluster
+    # ---- for subclasses
 
     def _new_row(self) -> int:
         if self._unused:
@@ -191,7 +191,7 @@ class Capacity:
                 del self._used[place.node]
 
     def _set_free_of(self, place: Placement, used: Used) -> None:
-        """Only what a placement touches: most of a node stays as it is."""
+        """Sets only the columns that a placement touches: most of a node stays as it is."""
         row = self.rows.get(place.node)
         record = None if row is None else self.table.records[row]
         if row is None or record is None:

@@ -22,7 +22,7 @@ from ares.core.capacity.timeline import Span, Timeline
 from ares.core.capacity.transaction import Allocation, Transaction, taken_by
 from ares.model.state import Placement
 
-# From so many claims on, what is left of all rows is kept as columns over time.
+# From this many claims on, what is left of all rows is kept as columns over time.
 _MANY = 16
 
 
@@ -45,14 +45,14 @@ class _RowClaim(NamedTuple):
 
 
 class Claims:
-    """Of one cycle. Claimed blocks are hidden from jobs that may not have them, one set of blocks at a time."""
+    """The claims of one cycle. Claimed room is hidden from jobs that may not have it, one set of blocks at a time."""
 
     def __init__(self, capacity: Capacity, txn: Transaction, now: float) -> None:
         self._capacity = capacity
         self._txn = txn
         self._now = now
         self.of: dict[str, Claim] = {}
-        # When they begin, in order.
+        # The starts of all claims, in order.
         self._starts: list[float] = []
         # By row and owner.
         self._by_row: dict[int, dict[str, list[_RowClaim]]] = {}
@@ -60,9 +60,9 @@ class Claims:
         # Rows where the sum of claims from now on does not tell all: of devices it matters which, and a claim whose
         # start has passed waits for what has not been given back.
         self._uncounted: set[int] = set()
-        # What began in this cycle, by row: when each ends.
+        # What was placed in this cycle, by row, with its end.
         self._begun: dict[int, list[tuple[float, Allocation]]] = {}
-        # Whether anything that began or is claimed is known to end.
+        # Whether anything placed or claimed has a known end.
         self.ending = False
         self._blocks: dict[tuple[float, str], tuple[Allocation, ...]] = {}
         self._applied: tuple[Allocation, ...] = ()
@@ -108,7 +108,7 @@ class Claims:
         self._blocks.clear()
 
     def begin(self, taken: Allocation, ends_at: float) -> None:
-        """Something was taken in this cycle, and will be given back then."""
+        """Something was placed in this cycle, and will be given back at `ends_at`."""
         self._begun.setdefault(taken.row, []).append((ends_at, taken))
         self.ending = self.ending or ends_at < inf
         if self._timeline is not None:
@@ -129,7 +129,7 @@ class Claims:
         """Hides from the columns what a job that ends then may not have; for a job of a reservation, all other room."""
         key = self.hidden_from(ends_at, reservation)
         if key not in self._blocks:
-            # What is hidden now must not be taken for held.
+            # What is hidden now must not count as held.
             self.lift()
             self._blocks[key] = tuple(self._hidden(key[0], ends_at, reservation))
         wanted = self._blocks[key]
@@ -140,7 +140,7 @@ class Claims:
             self._applied = wanted
 
     def lift(self) -> None:
-        """Everything is to be seen again."""
+        """Shows everything that was hidden."""
         for taken in reversed(self._applied):
             self._txn.give(taken)
         self._applied = ()
@@ -199,11 +199,11 @@ class Claims:
                 need.at_once(uses, [use for end, use in self._ends(row) if end <= at])
             yield from need.within(self._capacity.table, row)
 
-    # ---- how rows go on
+    # ---- rows over time
 
     def timeline(self, ask: Ask | None = None, expected: int = 0) -> Timeline | None:
         """What is left of all rows over time; None where so little is claimed, or expected to be, that going through
-        it costs less."""
+        the claims costs less."""
         kinds = [] if ask is None else [kind for kind, _ in ask.devices]
         known = self._timeline
         if known is None and max(len(self.of), expected) < _MANY:
@@ -227,11 +227,11 @@ class Claims:
         return min((part.start for part in self._parts(row)), default=inf)
 
     def rows(self) -> set[int]:
-        """Rows that are not as the capacity has them: something is claimed on them, kept there or was begun."""
+        """Rows that differ from the capacity: with claims, with kept room, or with placements of this cycle."""
         return self._by_row.keys() | self._begun.keys() | self._kept.keys()
 
     def shifts(self, row: int) -> list[CapacityChange]:
-        """All that begins and ends on the row, in the order of time."""
+        """All changes on the row, in the order of time."""
         found = [CapacityChange(at, +1, use) for at, use in self._ends(row)]
         parts = [part for part in self._parts(row) if part.until > self._now]
         if parts or row in self._begun:
@@ -241,7 +241,7 @@ class Claims:
         return found
 
     def overlapping(self, row: int, start: float, until: float) -> list[Allocation]:
-        """What is claimed of the row at any time between."""
+        """What is claimed of the row at any time between `start` and `until`."""
         return [part.taken for part in self._parts(row) if part.start < until and part.until > start]
 
     def has_room(self, claim: Claim) -> bool:
@@ -285,14 +285,14 @@ class Claims:
             yield from (part.taken for part in self._parts(row) if part.until > start)
 
     def given_back(self, now: float) -> Iterator[tuple[float, int, Allocation]]:
-        """What began in this cycle, and what is claimed, with when each ends and its row."""
+        """What was placed in this cycle and what is claimed: the end of each, its row, and what it gives back."""
         for row, begun in self._begun.items():
             yield from ((at, row, taken) for at, taken in begun)
         for row in self._by_row:
             yield from ((part.until, row, part.taken) for part in self._parts(row) if now < part.until < inf)
 
     def released(self, row: int, by: float) -> list[Use]:
-        """What is given back on the row until then."""
+        """What is given back on the row by that time."""
         return [use for at, use in self._ends(row) if at <= by]
 
     def _ends(self, row: int) -> Iterator[tuple[float, Use]]:
@@ -324,12 +324,12 @@ _NOTHING = (-inf, "")
 
 
 def _by_time(shift: CapacityChange) -> tuple[float, int]:
-    """What is given back can be taken at once."""
+    """At one time, releases come before starts: what is given back can be taken at once."""
     return shift.at, -shift.sign
 
 
 class _Need:
-    """The most that is claimed of one row at any time and not given back by then."""
+    """The most that is claimed of one row at any time and not given back by that time."""
 
     def __init__(self) -> None:
         self.cpu = self.memory = 0
@@ -361,7 +361,7 @@ class _Need:
             self.gpus[gpu] = max(self.gpus.get(gpu, 0), milli)
 
     def within(self, table: NodeTable, row: int) -> Iterator[Allocation]:
-        """As far as it is free now: what others hold cannot be had anyway."""
+        """The need as far as it is free now: what running jobs hold cannot be had anyway."""
         cpu = max(0, min(self.cpu, table.cpu_free.item(row)))
         memory = max(0, min(self.memory, table.memory_free.item(row)))
         devices: list[tuple[str, int]] = []

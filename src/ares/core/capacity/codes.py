@@ -4,8 +4,8 @@ from collections import Counter
 
 
 class Codes:
-    """Small numbers for texts: equal texts, equal numbers. 0 stands for none. A number that nothing carries any more
-    is another text's next: nodes may change what they say as often as they like."""
+    """Small numbers for texts: equal texts, equal numbers. 0 stands for none. A number that no row carries any more is
+    given to another text: nodes may change their labels as often as they like."""
 
     def __init__(self) -> None:
         self._of: dict[str, int] = {}
@@ -17,7 +17,7 @@ class Codes:
         return len(self._of)
 
     def of(self, text: str | None) -> int:
-        """One more carries it."""
+        """The text's number; one more row carries it."""
         if text is None:
             return 0
         number = self._of.get(text)
@@ -28,7 +28,7 @@ class Codes:
         return number
 
     def back(self, number: int) -> bool:
-        """One less carries it; whether that was the last one."""
+        """One row less carries it; whether that was the last one."""
         if not number:
             return False
         self._uses[number] -= 1
@@ -39,5 +39,5 @@ class Codes:
         return True
 
     def known(self, text: str) -> int:
-        """-1 for a text that nothing carries."""
+        """The text's number; -1 when no row carries it."""
         return self._of.get(text, -1)

@@ -41,7 +41,7 @@ class ProfileRules(NamedTuple):
 
 
 class Evaluation:
-    """Of one ask. `stage` is the number of the filter that refuses a row, or the number of filters if none does."""
+    """One ask against all rows. `stage`: the index of the filter that refuses a row, or their number if none does."""
 
     __slots__ = ("ask", "best", "caught_up", "passing", "power", "room", "score", "stage")
 
@@ -55,12 +55,12 @@ class Evaluation:
         # The best row, or -1 when none passes; -2 when not known.
         self.best = -2
         self.passing = 0
-        # Of each pool with a cap, what was left of it, and the least and the most that a rank needs there.
+        # By pool with a power cap: what was left of it, and the least and the most that a rank needs there.
         self.power: dict[int, tuple[int, int, int]] = {}
 
 
 class Evaluations:
-    """Keeps what asks think of the nodes, as far as the log of touched rows allows."""
+    """Evaluations of asks, kept up to date by the log of touched rows."""
 
     def __init__(self, table: NodeTable, matching: Matching) -> None:
         self.table = table
@@ -83,7 +83,7 @@ class Evaluations:
 
     @rules.setter
     def rules(self, rules: ProfileRules) -> None:
-        """Everything is computed anew. Of the nodes, what they draw is to be put again."""
+        """Everything is computed anew. The caller must put nodes again whose power draw changed."""
         self._rules = rules
         self.table.policy = rules.policy
         self.table.power = PoolPower(self.table, rules.caps) if rules.caps else None
@@ -110,7 +110,7 @@ class Evaluations:
             self._touched = np.zeros(self.table.rows, np.int64)
 
     def of(self, ask: Ask) -> Evaluation:
-        """Up to date with every touched row."""
+        """The evaluation of the ask, up to date with every touched row."""
         found = self._kept.get(ask)
         if found is None:
             if len(self._kept) >= _KEPT_MAX:
@@ -139,7 +139,7 @@ class Evaluations:
         return found
 
     def ever(self, ask: Ask) -> bool:
-        """Whether all its ranks would have room if nothing ran anywhere."""
+        """Whether all ranks of the ask would have room if nothing ran anywhere."""
         found = self._ever.get(ask)
         if found is None:
             if len(self._ever) >= _EVER_MAX:
@@ -163,7 +163,7 @@ class Evaluations:
         return NodeSlice(self.table, ask, at, self.facts, self.matching, emptied)
 
     def stages(self, rows: NodeSlice) -> npt.NDArray[np.uint8]:
-        """The number of the filter that refuses each row; rows that do not exist are refused by none and all."""
+        """The number of the filter that refuses each row; of rows without a node it means nothing."""
         filters = self.rules.filters
         stage: npt.NDArray[np.uint8] = np.full(len(rows), len(filters), np.uint8)
         # From the last to the first, so that the first that refuses has the last word.
@@ -190,7 +190,7 @@ class Evaluations:
         self._fill(found, everything if len(behind) * _PICK_SHARE > self.table.used else behind)
 
     def _follow_power(self, found: Evaluation, power: PoolPower) -> None:
-        """Rows of a pool that was not touched itself pass or not by what the pool may still draw."""
+        """The power cap of a pool may let rows pass, or refuse them, that were not touched themselves."""
         lefts = power.left()
         for pool, (seen, least, most) in list(found.power.items()):
             left = int(lefts[pool])
@@ -205,7 +205,7 @@ class Evaluations:
         for pool in power.capped:
             here = need[pools == pool]
             if len(here):
-                # Rows that are not filled now were by what was left then.
+                # Rows that are not filled now were filled by what was left then.
                 seen, least, most = found.power.get(pool, (int(lefts[pool]), int(here[0]), int(here[0])))
                 found.power[pool] = (seen, min(least, int(here.min())), max(most, int(here.max())))
 
@@ -274,7 +274,7 @@ def _gpu_room(rows: NodeSlice) -> Ints:
 
 
 def _ranks_on(shares: Ints, ask: Ask) -> Ints:
-    """Of GPUs with room for so many shares: ranks of several shares, each on another GPU."""
+    """How many ranks of several GPU shares fit, each share on another GPU, on GPUs with room for so many shares."""
     fits = np.zeros(len(shares), np.int64)
     for ranks in range(1, ask.ranks + 1):
         # A GPU serves each rank once; taking the emptiest GPUs first gives all ranks that fit.

@@ -12,7 +12,7 @@ from ares.model.state import Placement
 
 
 class End(NamedTuple):
-    """One rank that frees what it holds at this time. What comes first makes it unique."""
+    """One rank that frees what it holds at this time. The first fields make it unique."""
 
     at: float
     job: str
@@ -63,7 +63,7 @@ class Future:
                 del self._ends[place.node]
 
     def touch(self, row: int) -> None:
-        """What is held on the row, or what it is, changed."""
+        """What is held on the row, or the node itself, changed."""
         if row >= len(self.changed):
             self.changed = np.concatenate([self.changed, np.zeros(max(16, row + 1), np.int64)])
         self.changes += 1
@@ -94,7 +94,7 @@ class EndColumns(NamedTuple):
     memory: Ints
     # Bits of its GPUs.
     gpus: Ints
-    # Whether some hold only shares of GPUs: then bits do not tell what becomes free.
+    # Whether some ranks hold only shares of GPUs: then bits do not tell what becomes free.
     shares: bool
 
 

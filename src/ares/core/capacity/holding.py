@@ -19,7 +19,7 @@ class Holding:
     placements: tuple[Placement, ...]
     labels: dict[str, str] = field(default_factory=dict[str, str])
     licences: tuple[tuple[str, int], ...] = ()
-    # Since when its attempt has been granted; what was saved since does not get lost.
+    # When the attempt was granted; work saved since then is not lost.
     since: float = 0.0
     preemptible: bool = False
     preemptions: int = 0
@@ -34,11 +34,11 @@ class Holding:
     elastic: Ask | None = None
     ranks: tuple[Placement, ...] = ()
     next_rank: int = 0
-    # On its way out: it frees what it holds soon, and cannot be taken twice.
+    # On its way out: it frees what it holds soon, and cannot be evicted again.
     leaving: bool = False
-    # It makes use of a gap, and has to be gone by then.
+    # The job makes use of a gap, and has to be gone by then.
     leaves_at: float | None = None
-    # The reservation whose room it uses.
+    # The reservation whose room the job uses.
     reservation: str | None = None
 
     @property

@@ -55,7 +55,7 @@ class ClusterFacts(NamedTuple):
 
 
 class NodeSlice:
-    """`emptied`: the same nodes if all were ready and nothing ran, which tells what could ever fit.
+    """The rows that an ask looks at. `emptied`: as if all were ready and nothing ran, which tells what could ever fit.
 
     All attributes are arrays over the chosen rows; they must not be changed.
     """
@@ -206,7 +206,7 @@ class NodeSlice:
 
     @lazily
     def refused(self) -> Bools:
-        """Has a taint the ask does not tolerate."""
+        """Rows with a taint that the ask does not tolerate."""
         return self.table.refusing.of(self.ask.tolerations)[self.at]
 
     @lazily
@@ -244,7 +244,7 @@ class NodeSlice:
 
     @lazily
     def gpu_watts(self) -> Floats:
-        """Of the thirstiest GPU of the kind asked for, at full load."""
+        """Watts of the thirstiest GPU of the kind asked for, at full load."""
         return np.where(self.gpu_answers, self.table.gpu_mw[self.at], 0).max(axis=1) / 1000
 
     @lazily
@@ -254,7 +254,7 @@ class NodeSlice:
 
 
 class Matching:
-    """Where jobs run that carry labels, for job affinity."""
+    """Which labelled jobs run where, for job affinity."""
 
     def __init__(self) -> None:
         self._carriers: dict[str, tuple[str, dict[str, str], tuple[int, ...]]] = {}

@@ -26,11 +26,11 @@ Key = TypeVar("Key")
 WHOLE = 1000
 POOL_LABEL = "pool"
 NODE_LABEL = "node"
-# A node lasts on this many devices and NUMA nodes without wider arrays.
+# Rows, GPUs and NUMA nodes that the arrays have at first: they grow.
 _ROWS, _GPUS, _NUMA = 16, 8, 2
 # Made-on-demand columns of one kind; beyond it all are forgotten and made again when asked for.
 _ON_DEMAND_MAX = 512
-# Values of labels that have a number; nodes that come and go bring others.
+# Label values that have a number; nodes that come and go bring new ones.
 _VALUES_MAX = 1 << 16
 
 
@@ -65,7 +65,7 @@ class OnDemand(Generic[Key]):
 class NodeTable:
     """Every quantity of every row. A row that is not used does not exist and has nothing."""
 
-    # Of one number per row, with the number of a row that is not used. Never 0 where scorers divide.
+    # Columns with one number per row, and the number of a row that is not used. Never 0 where scorers divide.
     PLAIN: dict[str, int] = {
         "cpu": 1, "cpu_free": 0, "memory": 1, "memory_free": 0, "cpu_extra": 0, "memory_extra": 0,
         "rack": 0, "zone": 0, "region": 0, "machine": 0, "gpu_count": 0, "gpu_idle": 0, "gpu_whole": 0,
@@ -93,13 +93,13 @@ class NodeTable:
         self.gpu_idle = self.gpu_whole = np.zeros(_ROWS, np.int64)
         # The pool's number, milliwatts of a CPU in use, and microwatts of the whole row when nothing runs.
         self.pool = self.spot = self.cpu_mw = self.idle_uw = np.zeros(_ROWS, np.int64)
-        # How well jobs are kept apart, by its place in `LEVELS`, and whether they can be without a network.
+        # How well jobs are isolated, as an index of `LEVELS`, and whether they can run without a network.
         self.isolation = self.netless = np.zeros(_ROWS, np.int64)
         for name, nothing in self.PLAIN.items():
             setattr(self, name, np.full(_ROWS, nothing, np.int64))
         # What an hour costs, with the discount of spot pools.
         self.network_gbps = self.gpu_hour = self.cpu_hour = self.memory_gib_hour = np.zeros(_ROWS)
-        # Of the row's thirstiest GPU.
+        # Watts of the row's thirstiest GPU.
         self.gpu_watts = np.zeros(_ROWS)
         for name in self.REAL:
             setattr(self, name, np.zeros(_ROWS))
@@ -146,7 +146,7 @@ class NodeTable:
     # ---- nodes
 
     def put(self, row: int, record: NodeRecord, pool: Pool) -> None:
-        """What a node is. What is free of it is set apart, by `set_free`."""
+        """Sets what a node is. What is free of it is set by `set_free`."""
         info = record.info
         gpus = [gpu for gpu in info.gpus if gpu.index < GPUS_MAX]
         self._widen(max([-1, *(gpu.index for gpu in gpus)]) + 1, len(info.numa))
@@ -176,12 +176,12 @@ class NodeTable:
         self._put_on_demand(row, record)
 
     def _name(self, row: int, info: NodeInfo | None) -> None:
-        """The numbers of what a row is called by. What it was called before is given back after, so that what stays the
-        same keeps its number."""
+        """Sets the numbers of the row's names. Old names are given back last, so that a name that stays keeps its
+        number."""
         before = [column.item(row) for column in (self.pool, self.region, self.zone, self.rack, self.machine)]
         if info is not None:
             self.pool[row] = self.pools.of(info.pool)
-            # A rack belongs to its zone and a zone to its region: equal names elsewhere are others.
+            # A rack belongs to its zone and a zone to its region: the same name elsewhere is another rack or zone.
             self.region[row] = self.domains.of(info.region or None)
             self.zone[row] = self.domains.of(f"{info.region}\n{info.zone}" if info.zone else None)
             self.rack[row] = self.domains.of(f"{info.region}\n{info.zone}\n{info.rack}" if info.rack else None)
@@ -340,7 +340,7 @@ def _lengthen(columns: NodeTable, name: str, more: int, nothing: int) -> None:
 
 
 def _label(record: NodeRecord, key: str) -> str | None:
-    """Its pool and its own name are labels of every node that has no others of that name."""
+    """Every node has its pool and its own name as labels, unless it declares others of that name."""
     own = {POOL_LABEL: record.info.pool, NODE_LABEL: record.info.name}
     return record.info.labels.get(key, own.get(key))
 
@@ -361,7 +361,7 @@ def _tainted(record: NodeRecord, tolerated: tuple[tuple[str, str | None], ...], 
 
 
 def _numa_place(info: NodeInfo, gpu: Gpu) -> int:
-    """Where the GPU's NUMA node stands among the node's; NUMA ids may have gaps."""
+    """The index of the GPU's NUMA node among the node's; NUMA ids may have gaps."""
     return next((place for place, numa in enumerate(info.numa) if numa.index == gpu.numa_node), -1)
 
 

@@ -25,7 +25,7 @@ class CapacityChange(NamedTuple):
 
 
 class NodeTimeline:
-    """As one ask sees it: resources it does not ask for are not followed."""
+    """The row as one ask sees it: resources that it does not ask for are not followed."""
 
     __slots__ = ("_answers", "_ask", "_cpu", "_devices", "_gpus", "_memory", "_row", "_table")
 
@@ -37,7 +37,7 @@ class NodeTimeline:
         self._gpus: list[int] = []
         self._answers: tuple[int, ...] = ()
         if ask.gpus:
-            # One that cannot be had stays out of reach; one that is claimed before it is free has less than nothing.
+            # A GPU that cannot be had stays out of reach; a GPU that is claimed before it is free goes below zero.
             self._gpus = [left if left >= 0 else _NEVER for left in table.gpu_left[row].tolist()]
             mask = table.answer_masks(ask.gpu_model, ask.gpu_memory_mib).item(row)
             self._answers = tuple(gpu for gpu in range(len(self._gpus)) if mask >> gpu & 1)
@@ -107,18 +107,18 @@ def opening(level: NodeTimeline, shifts: Iterable[CapacityChange], now: float, r
 # ---- For asks of one rank: from when on each row has room, by the ends of the jobs that run there and nothing else.
 
 
-# Asks that are remembered; beyond it all are forgotten and found again when asked for.
+# Asks that are remembered; beyond it all are forgotten and computed again when needed.
 _KEPT_MAX = 512
 
 
 class OpenTimes:
-    """A pure function of what is held, kept: a row is looked at again only after something on it changed."""
+    """A pure function of what is held, cached: a row is computed again only after something on it changed."""
 
     def __init__(self) -> None:
         self._kept: dict[Ask, tuple[int, Floats]] = {}
 
     def of(self, table: NodeTable, future: Future, ask: Ask) -> Floats:
-        """Before now where it fits already."""
+        """The time from which on each row has room; before now where it has room already."""
         caught_up, times = self._kept.get(ask, (-1, _NONE))
         if len(times) < table.rows:
             caught_up, times = -1, np.full(table.rows, inf)

@@ -15,7 +15,7 @@ class Used:
     jobs: int = 0
     cpu_milli: int = 0
     memory_mib: int = 0
-    # Thousandths of each GPU: more than all only if something went wrong, and then it must not get lost.
+    # Thousandths of each GPU: more than all of it only if something went wrong, and then it must not get lost.
     gpus: Counter[int] = field(default_factory=Counter[int])
     # How many attempts hold each device, by kind and id.
     devices: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])

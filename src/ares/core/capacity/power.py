@@ -17,7 +17,7 @@ UNLIMITED = np.iinfo(np.int64).max
 
 
 class PoolPower:
-    """What every pool draws; it looks again only at rows that were touched since."""
+    """What every pool draws; only rows touched since the last look are read again."""
 
     def __init__(self, table: NodeTable, caps: Mapping[str, float]) -> None:
         self._table = table
@@ -27,11 +27,11 @@ class PoolPower:
         for number, cap in numbers.items():
             self._caps[number] = cap
         self.capped = tuple(sorted(numbers))
-        # While a place for many is looked for that is known to stay below the caps.
+        # While many places are looked for at once that are known to stay below the caps.
         self.paused = False
         self._drawn = np.zeros_like(self._caps)
         self._idle = np.zeros_like(self._caps)
-        # Of each row, as it is in the sums.
+        # By row, as it is counted in the sums.
         self._pool: Ints = np.zeros(0, np.int64)
         self._uw: Ints = np.zeros(0, np.int64)
         self._idle_uw: Ints = np.zeros(0, np.int64)
@@ -41,7 +41,7 @@ class PoolPower:
         self._touched.update(rows)
 
     def left(self, *, emptied: bool = False) -> Ints:
-        """Microwatts that may be added to each pool, by its number; less than nothing when a cap was lowered."""
+        """Microwatts that may be added to each pool, by its number; negative when a cap was lowered."""
         if self._touched:
             self._catch_up()
         return np.where(self._caps == UNLIMITED, UNLIMITED, self._caps - (self._idle if emptied else self._drawn))

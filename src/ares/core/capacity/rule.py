@@ -24,7 +24,7 @@ class Miss(NamedTuple):
 
     @property
     def near(self) -> NodeSlice:
-        """Only the rows that came this far: where a look at all of them would cost too much."""
+        """Only the rows that came this far: for questions where all rows would cost too much."""
         seen = self.seen
         return NodeSlice(seen.table, seen.ask, self.reached, seen.facts, seen.matching, seen.emptied)
 

@@ -1,7 +1,7 @@
 """What is left of every row at every time to come, as columns: more as jobs end, less where room is claimed.
 
 Each row has a stretch of slots, one for each time at which something changes there, in order; what is left at the end
-of a stretch is spare, and nothing fits into it. So one pass over the columns tells of all rows at once from when on
+of a stretch is spare, and nothing fits into it. So one pass over the columns tells for all rows at once from when on
 something fits, and a claim more or less changes the slots of its own rows only.
 """
 
@@ -18,7 +18,7 @@ from ares.core.capacity.node_timeline import Use
 from ares.core.capacity.transaction import Allocation, taken_by
 
 _CPU, _MEMORY, _GPUS = 0, 1, 2
-# Of spare slots: less than anything asks for, whatever is added or taken away.
+# In spare slots: less than anything asks for, whatever is added or taken away.
 _LEAST = np.int64(-(1 << 60))
 _MOST = np.int64(1 << 60)
 # Slots that a row has at least, and by which share of the slots in use there are more.
@@ -28,7 +28,7 @@ Amounts = npt.NDArray[np.int64]
 
 
 class Span(NamedTuple):
-    """Something is taken of a row from then until then."""
+    """A part of a row is taken from `start` until `until`."""
 
     start: float
     until: float
@@ -37,10 +37,10 @@ class Span(NamedTuple):
 
 
 class Timeline:
-    """From `now` on, of all rows that are in use. Devices are counted, of the kinds that are named."""
+    """What is left from `now` on, of all rows that are in use. Devices are counted, of the kinds that are named."""
 
     def __init__(self, table: NodeTable, now: float, kinds: Sequence[str], spans: Iterable[Span]) -> None:
-        """`spans` hold what the columns show as taken until it is given back, or as free until it is taken."""
+        """`spans` are what the columns show as taken and will be given back, or show as free and will be taken."""
         self._table, self._now, self._rows = table, now, table.used
         self._kinds = tuple(kinds)
         self.kinds = frozenset(kinds)
@@ -53,10 +53,10 @@ class Timeline:
         self._found: tuple[Ask, float, Floats] | None = None
         self._lay(list(spans))
 
-    # ---- what changes
+    # ---- changes
 
     def put(self, span: Span, sign: int = +1) -> None:
-        """Takes something for a time, or with -1 lets it be had again."""
+        """Takes something for a time, or with -1 gives it back."""
         if span.row >= self._rows or span.until <= max(span.start, self._now):
             return
         first, last = self._slot(span.row, span.start), self._slot(span.row, span.until)
@@ -64,12 +64,12 @@ class Timeline:
         self._left[:, first:last] -= sign * self._amounts(span.row, span.use)[:, None]
 
     def begin(self, span: Span) -> None:
-        """The columns show it as taken, from now on."""
+        """The columns show it as taken from now on."""
         if span.row < self._rows:
             self._free[:, span.row] -= self._amounts(span.row, span.use)
             self.put(span)
 
-    # ---- what can be had
+    # ---- what is left
 
     def opens(self, ask: Ask, runs_s: float) -> Floats:
         """From when on one rank fits on each row for as long as it runs; infinity where never."""
@@ -91,11 +91,11 @@ class Timeline:
         return np.minimum.reduceat(np.where(self._at < until, self._left, _MOST), self._begin[:-1], axis=1)
 
     def ranks(self, ask: Ask, until: float) -> Ints:
-        """How many ranks could be on each row from now until then. Of one that is not guaranteed, more than could."""
+        """How many ranks fit on each row from now until then. For asks below guaranteed QoS an upper bound."""
         left, table, used = self.least(until), self._table, self._rows
         cpu, memory = left[_CPU], left[_MEMORY]
         if ask.qos != "guaranteed":
-            # What is claimed of what is given twice is not kept from it.
+            # Claims on over-committed CPU and memory are not kept from such an ask.
             cpu, memory = self._free[_CPU] + table.cpu_extra[:used], self._free[_MEMORY] + table.memory_extra[:used]
         fits = np.minimum(cpu // ask.cpu_milli, memory // ask.memory_mib)
         if ask.gpus:
@@ -159,7 +159,7 @@ class Timeline:
         return np.array(found, np.int64)
 
     def _lay(self, spans: list[Span]) -> None:
-        """All at once: what changes, in the order of rows and times, summed up."""
+        """Builds all slots at once: the changes in the order of rows and times, summed up."""
         spans = [span for span in spans if span.row < self._rows and (span.start == -inf or span.until > self._now)]
         changes = [(span.row, max(span.start, self._now), -1, span) for span in spans if span.start > -inf]
         changes += [(span.row, max(span.until, self._now), +1, span) for span in spans if span.until < inf]
@@ -181,7 +181,7 @@ class Timeline:
         self._spread(rows, at, total - np.repeat(before, self._count, axis=1), starts)
 
     def _spread(self, rows: Ints, at: Floats, left: Amounts, starts: Ints) -> None:
-        """Slots for what there is, with spare ones behind."""
+        """Lays out the slots in use, with spare ones behind."""
         sizes = self._count + np.maximum(_SLOTS, self._count // _SPARE)
         ends = np.cumsum(sizes) + 1
         # The very first slot is spare: every stretch has one before it.
@@ -194,7 +194,7 @@ class Timeline:
         self._at[slots], self._left[:, slots] = at, left
 
     def _slot(self, row: int, time: float) -> int:
-        """The first of the row that is not before that time: made if there is none for it."""
+        """The row's first slot that is not before that time: made if there is none."""
         begin, count = self._begin.item(row), self._count.item(row)
         if time <= self._now:
             return begin

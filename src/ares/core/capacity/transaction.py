@@ -1,4 +1,4 @@
-"""Changes to the columns that can be taken back: every action and every what-if works on one."""
+"""Changes to the columns that can be rolled back: every action and every what-if works in a transaction."""
 
 from typing import NamedTuple
 
@@ -65,7 +65,7 @@ class Transaction:
         self._done.append((taken, -1))
 
     def take_each(self, taken: TakenEach) -> None:
-        """The rows must differ."""
+        """Takes one rank from each of several different rows."""
         self._apply_each(taken, +1)
         self._done.append((taken, +1))
 
@@ -115,7 +115,7 @@ def fit(table: NodeTable, ask: Ask, row: int, inside: int = -1) -> Allocation | 
 
 
 def fit_each(table: NodeTable, ask: Ask, rows: Ints) -> tuple[list[Allocation], TakenEach]:
-    """`fit` for one rank on each of several rows that all have the room; for asks without shares, devices or NUMA."""
+    """`fit` for one rank on each of several rows that all have room; for asks without shares, devices or NUMA."""
     picks: list[GpuSet] = []
     if ask.gpus:
         free = (table.answer_masks(ask.gpu_model, ask.gpu_memory_mib)[rows] & table.gpu_whole[rows]).tolist()
@@ -136,7 +136,7 @@ def fit_each(table: NodeTable, ask: Ask, rows: Ints) -> tuple[list[Allocation], 
 
 
 def alike(ask: Ask) -> bool:
-    """Whether `fit_each` knows what to do: whole GPUs or none, and nothing that ties them together."""
+    """Whether `fit_each` applies: whole GPUs or none, and nothing that ties them together."""
     tied = ask.level == "nvlink" and ask.level_required
     return ask.gpu_milli == WHOLE and ask.numa == "none" and not ask.devices and not tied
 
@@ -162,7 +162,7 @@ def placement(table: NodeTable, taken: Allocation, rank: int) -> Placement:
 
 
 def taken_by(table: NodeTable, row: int, place: Placement) -> Allocation:
-    """What a placement holds of the row its node is in."""
+    """What a placement holds of its node's row."""
     record = table.records[row]
     assert record is not None, f"row {row} has no node"
     info = record.info

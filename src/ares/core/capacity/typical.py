@@ -6,7 +6,7 @@ from ares.core.ask import Ask
 from ares.core.capacity.node_slice import Typical
 
 _TOP_MAX = 64
-# The picture is renewed when this much more was seen, so that it rarely changes and all starts anew rarely.
+# The shapes are renewed when this much more was seen: a renewal makes everything be computed anew.
 _GROWTH = 1.5
 # Beyond this many jobs the past counts half.
 _SEEN_MAX = 100_000
@@ -21,7 +21,7 @@ class Typicals:
         self._renew_at = 8
 
     def count(self, ask: Ask) -> bool:
-        """Takes in one job; whether the picture should be renewed."""
+        """Counts one job; whether the shapes should be renewed."""
         if ask.gpus == 0:
             return False
         shape = (ask.cpu_milli, ask.gpus, ask.gpu_milli, ask.gpu_model, ask.gpu_memory_mib)
@@ -41,7 +41,7 @@ class Typicals:
 
         Shares are of jobs, and add up to 1.
         """
-        # By weight, then by shape: never by the order in which they came.
+        # By weight, then by shape: never by the order of arrival.
         ordered = sorted(self._counts.items(), key=lambda item: (-item[1] * item[0][1] * item[0][2], str(item[0])))
         chosen = ordered[:_TOP_MAX]
         total = sum(count for _, count in chosen)

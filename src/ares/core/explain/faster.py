@@ -40,7 +40,7 @@ def would_wait(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> 
 
 
 def waits_for_faster(one: PacedJob, now: float) -> Reason | None:
-    """None when nothing is free that it does without."""
+    """None when the job starts now, or there is no free GPU that it does without."""
     if one.start <= now or one.instead is None:
         return None
     model, runs_s = one.instead

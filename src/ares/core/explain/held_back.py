@@ -18,7 +18,7 @@ _CLAIMS_MAX = 256
 
 
 def held_back(cluster: Cluster, job: str, key: ClassKey, runs_s: float, now: float) -> Reason | None:
-    """None when nothing that is held for others keeps the job from starting now."""
+    """None when no claim keeps the job from starting now."""
     claims = sorted(_in_its_way(cluster, job, key), key=lambda one: one.start)
     if not claims:
         return None
@@ -35,7 +35,7 @@ def held_back(cluster: Cluster, job: str, key: ClassKey, runs_s: float, now: flo
 
 
 def _in_its_way(cluster: Cluster, job: str, key: ClassKey) -> Iterator[Claim]:
-    """What is promised to others where the job would fit now."""
+    """Claims of promised jobs where this job would fit now."""
     evaluations = cluster.evaluations
     passing = len(evaluations.rules.filters)
     fits = np.logical_or.reduce([evaluations.of(ask).stage == passing for ask in key.asks]) & cluster.table.exists
@@ -65,7 +65,7 @@ def _longest(trial: Trial, key: ClassKey, claims: list[Claim], now: float) -> Cl
 
 
 def held_by(cluster: Cluster, promise: Promise) -> Claim | None:
-    """What others must leave alone: where promises may slip, from as late as this one may."""
+    """What other jobs must leave alone: where promises may slip, from as late as this one may."""
     claim, policy = claim_of(cluster, promise), cluster.profile.backfill
     if claim is None or policy.strategy != "aggressive":
         return claim

@@ -59,7 +59,7 @@ class _Trial:
         self._trial = Trial.what_if(cluster, now)
 
     def starts(self, spec: JobSpec) -> bool:
-        """Beside what is booked only for as long as the job is planned to run."""
+        """Whether the job would start now; beside reservations, by how long it is planned to run."""
         return self._trial.tried(class_key(self._state, spec), self.runs_s(spec)) is not None
 
     def runs_s(self, spec: JobSpec) -> float:
@@ -69,7 +69,7 @@ class _Trial:
         return inf if runs is None else runs.hold_s
 
     def largest(self, low: int, high: int, made: Callable[[int], JobSpec]) -> int | None:
-        """The largest number from `low` to `high` with which the job starts, as fewer never makes it harder."""
+        """The largest number from `low` to `high` with which the job starts: fewer never makes it harder."""
         if low > high or not self.starts(made(low)):
             return None
         while low < high:
@@ -240,7 +240,7 @@ def _fewer_licences(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
 
 
 def _shorter(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
-    """Beside booked room a job fits that has ended before it begins. The limit makes sure of it."""
+    """A job fits beside booked room if it ends before the reservation begins. The time limit makes sure of it."""
     if not trial.cluster.bookings:
         return
     asked = trial.runs_s(spec)
@@ -292,7 +292,7 @@ def _scaled(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
 
 
 def _tightened(changed: JobSpec, spec: JobSpec, trial: _Trial) -> JobSpec:
-    """Gives back what need not have been given up."""
+    """The changed job with as much of each resource given back as still starts it."""
     for name in ("cpu_milli", "memory_mib", "gpus"):
         asked, low = getattr(spec.resources, name), getattr(changed.resources, name)
 
@@ -305,7 +305,7 @@ def _tightened(changed: JobSpec, spec: JobSpec, trial: _Trial) -> JobSpec:
 
 
 def _free_of_wishes(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
-    """Everything about the place given up at once."""
+    """All wishes about the place given up at once."""
     free = replace(
         spec, selector={}, affinity=(), job_affinity=(), residency=(), topology=None, numa="none",
         resources=replace(spec.resources, gpu_model=None, gpu_memory_mib=0),

@@ -50,7 +50,7 @@ def why_waiting(cluster: Cluster, key: ClassKey, now: float) -> Reason | None:
 
 
 def infeasible(cluster: Cluster, key: ClassKey, now: float) -> Reason | None:
-    """Why no alternative of the job could run even if everything were free and ready: that of the first."""
+    """Why no alternative of the job could run even if everything were free and ready: the reason of the first."""
     cluster.prepare()
     trial = Trial.what_if(cluster, now)
     found: list[Reason] = []
@@ -88,7 +88,7 @@ def _stages_now(evaluations: Evaluations, ask: Ask) -> _Stages:
 
 
 def _never(evaluations: Evaluations, ask: Ask) -> Reason | None:
-    """Why not even empty, ready nodes would do."""
+    """Why not even empty, ready nodes would be enough."""
     seen = evaluations.rows(ask, emptied=True)
     rows = np.flatnonzero(evaluations.table.exists)
     stages = _Stages(evaluations.stages(seen)[rows].astype(np.int64), rows)
@@ -130,7 +130,7 @@ def _nearest(evaluations: Evaluations, ask: Ask, stages: _Stages) -> tuple[NearM
         row, number = int(stages.rows[at]), int(stages.stage[at])
         name, one = filters[number]
         why = one.explain(Miss(seen, np.array([row]), False))
-        # Of what no node ever has enough, only the total is told.
+        # Where no node ever has enough, only the total is told.
         lacks = why.numbers.get("asked", 0) - why.numbers.get("free", why.numbers.get("total", 0))
         record = evaluations.table.records[row]
         node = record.info.name if record is not None else ""
@@ -175,7 +175,7 @@ def _gang_not_now(evaluations: Evaluations, ask: Ask) -> Reason | None:
 
 
 def _roomiest(evaluations: Evaluations, level: str, rows: Ints, ranks: Ints) -> int:
-    """Ranks in the domain that has most of them."""
+    """The ranks of the domain that has most of them."""
     return int(ranks.sum()) if level == "cluster" else max(by_domain(evaluations.table, level, rows, ranks), default=0)
 
 

@@ -1,4 +1,4 @@
-"""How much work waits ahead of a job. Every operation costs about the same however many wait."""
+"""How much work waits ahead of a job. Every operation costs about the same however many jobs wait."""
 
 from bisect import bisect_left
 from itertools import accumulate
@@ -9,7 +9,7 @@ from ares.core.ask import Ask
 
 # When it is not known how long a job runs.
 _UNKNOWN_S = 3600.0
-# Jobs of one block: about as many as there are blocks where very many wait.
+# Jobs of one block: about as many as there are blocks when very many jobs wait.
 _BLOCK = 256
 
 
@@ -25,7 +25,7 @@ def kind_of(ask: Ask) -> Bottleneck:
 
 
 def amount_of(ask: Ask) -> int:
-    """Thousandths, of the whole gang."""
+    """Thousandths, for the whole gang."""
     return (ask.gpus_milli if ask.gpus else ask.cpu_milli) * ask.ranks
 
 
@@ -70,7 +70,7 @@ class _Works:
         self._starts = None
 
     def before(self, turn: int | None) -> float:
-        """None: of all."""
+        """The work before that turn; None: all of it."""
         if self._starts is None:
             totals = (self._within(number)[1][-1] for number in self._blocks)
             self._starts = list(self._blocks), list(accumulate(totals, initial=0.0))
@@ -91,10 +91,10 @@ class _Works:
 
 
 class Backlog:
-    """Work is the amount a job asks for times its run time."""
+    """All waiting work. The work of a job is the amount it asks for times its run time."""
 
     def __init__(self) -> None:
-        # In each line, by about how long they run.
+        # In each line, by about how long its jobs run.
         self._lines: dict[_Contenders, dict[int, _Works]] = {}
         self._turns: dict[str, tuple[int, _Contenders, int]] = {}
         self._next = 0
@@ -103,7 +103,7 @@ class Backlog:
         return len(self._turns)
 
     def add(self, job_id: str, ask: Ask, level: int, runs_s: float) -> None:
-        """At the end, once: a job that is already there is put there anew."""
+        """Puts the job at the end, once: a job that is already there is put there anew."""
         self.remove(job_id)
         runs_s = _UNKNOWN_S if runs_s == inf else runs_s
         line, length = _Contenders(kind_of(ask), level), _length(runs_s)
@@ -131,7 +131,7 @@ class Backlog:
         return 0.0 if found is None else self._ahead(*found)
 
     def ahead_of_new(self, ask: Ask, level: int, runs_s: float) -> float:
-        """As for a job that comes now."""
+        """The work ahead of a job that would come now."""
         line = _Contenders(kind_of(ask), level)
         return self._ahead(self._next, line, _length(_UNKNOWN_S if runs_s == inf else runs_s))
 
@@ -151,5 +151,5 @@ def _rivals(kind: Bottleneck) -> tuple[Bottleneck, ...]:
 
 
 def _length(runs_s: float) -> int:
-    """Powers of two."""
+    """Run times by powers of two."""
     return int(log2(1.0 + runs_s))

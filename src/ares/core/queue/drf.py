@@ -29,7 +29,7 @@ class DrfDigit(NamedTuple):
 
     step: float
     unit: float
-    # More would spill into the level above.
+    # A larger digit would spill into the level above.
     most: float
 
 
@@ -41,7 +41,7 @@ LEVELS: tuple[DrfDigit, ...] = (
 
 
 def sizes_of(capacity: Amounts) -> tuple[float, float, float]:
-    """What to divide by. A resource the cluster does not have counts nothing."""
+    """What to divide by. A resource that the cluster does not have counts nothing."""
     cpu, memory, gpu = capacity
     return cpu or inf, memory or inf, gpu or inf
 

@@ -30,7 +30,7 @@ class KeptTurns:
         ]
 
     def within(self, job: str, facts: JobFacts, primary: float) -> tuple[float, bool]:
-        """What the rank of a job counts in line, and whether it comes after others that count as much."""
+        """What the rank of a job counts in line, and whether it comes after jobs that count as much."""
         if not self._jobs or facts.latest_start is not None or job in self._jobs:
             return primary, False
         most = self._most[facts.level]

@@ -1,4 +1,4 @@
-"""Where a waiting job stands: how many come before it, by the very ranks the cycle goes by."""
+"""Where a waiting job stands: how many jobs come before it, by the same ranks as in the cycle."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from ares.core.queue.waiting import JobClass, WaitingQueue, facts_of
 from ares.core.steps import Steps, in_steps
 from ares.model.profile import OrderPolicy
 
-# Looked at in one step: kinds of jobs, each of which is ranked, and jobs that are only counted.
+# Looked at in one step: classes, each of which is ranked, and jobs, which are only counted.
 _CLASSES_AT_A_TIME = 512
 _JOBS_AT_A_TIME = 10_000
 
@@ -24,7 +24,7 @@ class Position(NamedTuple):
 
 
 class _Ranks(NamedTuple):
-    """By what they are compared."""
+    """What jobs are compared by."""
 
     shares: Shares
     order: OrderPolicy
@@ -47,7 +47,7 @@ def position(
     key = _key(mine, place, ranks)
     ahead = ahead_in_tenant = 0
     for number, other in enumerate(tuple(waiting.active.values()), start=1):
-        # Its last job may have left since the last step.
+        # The last job of the class may have left since the last step.
         count = _before(other, key, ranks) if len(other.line) else 0
         ahead += count
         ahead_in_tenant += count if _tenant(other) == tenant else 0
@@ -77,12 +77,12 @@ def _key(one: JobClass, place: Place, ranks: _Ranks) -> _Key:
     facts = facts_of(place, one.key)
     primary, secondary = rank(facts, ranks.shares, ranks.order, ranks.now)
     counts, after = ranks.kept.within(job_of(place), facts, primary)
-    # The class id is of this process only; what comes before it is unique.
+    # The class id is of this process only; the fields before it are unique.
     return -counts, after, -primary, -secondary, place
 
 
 def _before(other: JobClass, key: _Key, ranks: _Ranks) -> int:
-    """How many of a class come before. Within a class ranks fall from the first to the last."""
+    """How many jobs of a class come before. Within a class ranks fall from the first to the last."""
     line = other.line
     if _key(other, line.nth(0), ranks) >= key:
         return 0

@@ -23,7 +23,7 @@ class BrokenLimit(NamedTuple):
 
 
 def hard(one: AccountHolding, asked: Amounts) -> BrokenLimit | None:
-    """The first resource of which `one` would hold more than it may ever."""
+    """The first resource of which `one` would hold more than its hard limit."""
     if not one.share.hard:
         return None
     for index, resource in enumerate(RESOURCES):
@@ -35,9 +35,9 @@ def hard(one: AccountHolding, asked: Amounts) -> BrokenLimit | None:
 
 
 class Shares:
-    """What every account holds now and has used, in the tree tenant / team / user. One object per cycle draft; cheap.
+    """What every account holds and has used, in the tree tenant / team / user. One object per cycle; cheap.
 
-    Nothing that is taken ever lowers the dominant share of any account.
+    Taking resources never lowers the dominant share of any account.
     """
 
     __slots__ = ("_fair", "_holdings", "_paths", "_sizes", "_tree", "_usage", "now")
@@ -58,7 +58,7 @@ class Shares:
             one.take(held)
 
     def part(self, asked: Amounts) -> float:
-        """Of the cluster: the greatest part of any one resource."""
+        """The part of the cluster that this is: the largest over the resources."""
         return max(amount / size for amount, size in zip(asked, self._sizes, strict=True))
 
     def held(self, path: str) -> Amounts:
@@ -67,12 +67,12 @@ class Shares:
         return Amounts(0, 0, 0) if one is None else Amounts(*one.used)
 
     def dominant(self, account: str) -> float:
-        """0 when it holds nothing. Compares tenants, then teams, then users; see `drf` for how finely."""
+        """0 when the account holds nothing. Compares tenants, then teams, then users; see `drf` for how finely."""
         tenant, team, user = self._path(account)
         return tenant.counts + team.counts + user.counts
 
     def fair_share(self, account: str) -> float:
-        """How little it has used, from 0 to 1. The same throughout a cycle."""
+        """How little the account has used, from 0 to 1. The same throughout a cycle."""
         found = self._fair.get(account)
         if found is None:
             found = self._fair[account] = self._usage.normalised(account, self.now, self._tree.declared)

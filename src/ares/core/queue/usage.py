@@ -39,7 +39,7 @@ class _Meter:
         return self.value * exp(-past) - self.rate * life * expm1(-past)
 
     def add(self, amount: float, at: float, life: float) -> None:
-        """`amount` at once. What comes late is added as decayed as it would be by now."""
+        """Adds `amount` at once. A late amount is added as decayed as it would be by now."""
         self._forward(at, life)
         self.value += amount * exp((at - self.at) / life)
 
@@ -56,7 +56,7 @@ class _Meter:
 
 
 class UsageData(NamedTuple):
-    """All there is to know about use, as plain data."""
+    """The whole state of the decayed use, as plain data."""
 
     accounts: tuple[str, ...]
     # By path: the value, the rate, and as of when.
@@ -87,7 +87,7 @@ class DecayedUsage:
         return UsageData(tuple(self._paths), meters, dict(self._running))
 
     def restore(self, data: UsageData) -> None:
-        """Goes on from what another one knew."""
+        """Goes on from the state of another instance."""
         self._meters, self._children, self._paths = {}, {}, {}
         for account in data.accounts:
             self._touch(account, 0.0)
@@ -121,7 +121,7 @@ class DecayedUsage:
             meter.flow(rate, at, self._life)
 
     def end(self, job: str, at: float) -> None:
-        """It uses nothing from `at` on; what it used stays charged. Told again it changes nothing."""
+        """The job uses nothing from `at` on; what it used stays charged. Told again it changes nothing."""
         known = self._running.pop(job, None)
         if known is not None:
             account, rate, since = known
@@ -135,7 +135,7 @@ class DecayedUsage:
         return 0.0 if meter is None else meter.read(now, self._life) / _PER_GPU_HOUR
 
     def normalised(self, account: str, now: float, tree: Mapping[str, Share]) -> float:
-        """1 when nothing was used, 0.5 when at every level just its share was, towards 0 the more there was.
+        """1 when nothing was used, 0.5 when every level used just its share, towards 0 the more was used.
 
         Each level gives 2**-(its part of the siblings' use / its part of their weight); the mean of the three counts
         the tenant four times and the team twice.
@@ -155,7 +155,7 @@ class DecayedUsage:
         return 2.0 ** -((used / of_all) / (weight / weights))
 
     def _siblings(self, parent: str, now: float) -> float:
-        """What the children weigh together that are declared or have used something."""
+        """The weights of the children that are declared or have used something, in sum."""
         at, weights = self._sums.get(parent, (now, 0.0))
         if weights and at == now:
             return weights

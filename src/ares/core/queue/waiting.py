@@ -42,7 +42,7 @@ class Line:
             self._late.append(place)
 
     def remove(self, place: Place) -> None:
-        """Takes out one that is in the line."""
+        """Takes out a place that is in the line."""
         self._settle()
         if self._places[self._start] == place:
             self._start += 1
@@ -51,7 +51,7 @@ class Line:
             del self._places[bisect_left(self._places, place, self._start)]
 
     def heads(self, limit: int) -> tuple[Place, ...]:
-        """The first, at most `limit`."""
+        """The first places, at most `limit`."""
         self._settle()
         return tuple(self._places[self._start : self._start + limit])
 
@@ -61,7 +61,7 @@ class Line:
         return self._places[self._start + number if number >= 0 else number]
 
     def before(self, place: Place) -> int:
-        """How many are ahead of `place`, which need not be in this line."""
+        """How many places are ahead of `place`, which need not be in this line."""
         self._settle()
         return bisect_left(self._places, place, self._start) - self._start
 
@@ -87,13 +87,13 @@ _EMPTY_KEPT = 256
 
 
 class ClassKey(NamedTuple):
-    """What jobs of one class have in common: all that placing and ordering them looks at, but their times."""
+    """What jobs of one class have in common: all that placing and ordering look at, except their times."""
 
     asks: tuple[Ask, ...]
     level: int
     account: str
     licences: tuple[tuple[str, int], ...]
-    # With a deadline: ordered among themselves by it.
+    # Jobs with a deadline: within the class they are ordered by it.
     dated: bool
 
 
@@ -115,12 +115,12 @@ def facts_of(place: Place, key: ClassKey, runs_s: float = inf) -> JobFacts:
 
 @dataclass(slots=True)
 class JobClass:
-    """Jobs alike, in order."""
+    """Like jobs, in order."""
 
     id: int
     key: ClassKey
     line: Line = field(default_factory=Line)
-    # None of its jobs takes less time, or less of a gap.
+    # No job of the class takes less time, or less of a gap.
     shortest_s: float = inf
 
 
@@ -129,7 +129,7 @@ class WaitingQueue:
 
     def __init__(self) -> None:
         self._places: dict[str, Place] = {}
-        # Of jobs that carry any.
+        # For jobs that carry any.
         self._labels: dict[str, dict[str, str]] = {}
         # How long each job is taken to hold its room, where that is known; and how long it will likely run, where that
         # is less: the order goes by it.
@@ -137,7 +137,7 @@ class WaitingQueue:
         self._likely: dict[str, float] = {}
         # For jobs that make use of gaps: the shortest gap they can use.
         self._gaps: dict[str, float] = {}
-        # All of them in one line, where the order allows for that.
+        # All jobs in one line, where the order allows for that.
         self.settled: StaticQueue | None = None
         self._by_key: dict[ClassKey, JobClass] = {}
         self._by_id: dict[int, JobClass] = {}
@@ -154,7 +154,7 @@ class WaitingQueue:
         return job_id in self._places
 
     def settle(self, order: OrderPolicy) -> None:
-        """Goes by another order from now on."""
+        """Another order applies from now on."""
         self.settled = settled = StaticQueue(order) if is_settled(order) else None
         if settled is not None:
             for job_id, at in self._places.items():
@@ -174,7 +174,7 @@ class WaitingQueue:
                 self._runs[state.id] = runs_s
             if likely_s < runs_s:
                 self._likely[state.id] = likely_s
-            # It is told to leave so long before the gap ends.
+            # The job is told to leave so long before the gap ends.
             gap_s = inf if spec.gap_min_s is None else spec.gap_min_s + leaving_s(spec)
             if gap_s < inf:
                 self._gaps[state.id] = gap_s
@@ -213,12 +213,12 @@ class WaitingQueue:
         return self._runs.get(job_id, inf)
 
     def likely_of(self, job_id: str) -> float:
-        """How long it will likely run."""
+        """How long the job will likely run."""
         likely_s = self._likely.get(job_id)
         return self.runs_of(job_id) if likely_s is None else likely_s
 
     def gap_of(self, job_id: str) -> float | None:
-        """How long a gap must be that it can make use of; None when it wants to run to its end."""
+        """The shortest gap that the job can make use of; None when it wants to run to its end."""
         return self._gaps.get(job_id)
 
     def facts_of(self, job_id: str) -> JobFacts:

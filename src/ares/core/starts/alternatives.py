@@ -25,7 +25,7 @@ def offers(
 ) -> Steps[tuple[Offer, ...]]:
     """The job as it is, its alternatives, other GPU models and half the size, by start and then by price.
 
-    The one for which `evicts` makes room does not wait for others to end."""
+    The one for which `evicts` makes room does not wait for running jobs to end."""
     variants = _variants(cluster, spec)
     asked = (spec.resources, *spec.alternatives)
     displaces = None if evicts is None else replace(spec, resources=asked[evicts.alternative], alternatives=())
@@ -98,7 +98,7 @@ def _models(cluster: Cluster) -> set[str]:
 
 
 def _offer(cluster: Cluster, key: ClassKey, words: str, found: Course | str, now: float) -> Offer | None:
-    """None when it could never run."""
+    """None when the job could never run."""
     if isinstance(found, str) and infeasible(cluster, key, now) is not None:
         return None
     placements = () if isinstance(found, str) else found.placements

@@ -1,4 +1,4 @@
-"""Changes of a job with which it would meet the deadline that it misses as it is: each one tried."""
+"""Changes with which a job would meet a deadline that it misses as it is: each one is tried."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ def ways(
         if (stands := cluster.waiting.place_of(state.id)) != place and (
             not stands or not place or stands[:4] != place[:4]
         ):
-            # It left the queue since the last step, or stands elsewhere.
+            # The job left the queue since the last step, or stands elsewhere.
             return ()
         if option.evicts:
             course = _displacing(cluster, state, option.spec, now)
@@ -50,7 +50,7 @@ def ways(
         yield
     found = [way for way in tried if way is not None]
     least = max((PRIORITIES.index(way.fields["priority"]) for way in found if "priority" in way.fields), default=0)
-    # No more important than need be.
+    # No higher priority than need be.
     found = [way for way in found if way.fields.get("priority", PRIORITIES[least]) == PRIORITIES[least]]
     best: dict[str, Way] = {}
     for way in sorted(found, key=_soonest):
@@ -59,7 +59,7 @@ def ways(
 
 
 def _stands(cluster: Cluster, job: str) -> tuple[object, ...] | None:
-    """Its place in the queue; kinds of jobs are numbered anew when the last of one comes back."""
+    """The job's place in the queue; classes are numbered anew when the last job of one comes back."""
     place = cluster.waiting.place_of(job)
     return None if place is None else place[:4]
 
@@ -103,7 +103,7 @@ def _slower(times: float) -> str:
 
 
 def _longer(spec: JobSpec, times: float) -> JobSpec:
-    """With less of what it computes on, it takes longer: at worst so many times."""
+    """With less to compute on, the job takes longer: at worst so many times."""
     runs = spec.expected_runtime_s
     return replace(
         spec,

@@ -87,7 +87,7 @@ def _opens(trial: Trial, key: ClassKey, ask: Ask, gate: Reason) -> _Opens | str:
 
 
 def _counts(trial: Trial, key: ClassKey, ask: Ask, one: Holding) -> bool:
-    """Whether it holds of a licence the job needs, or of what an account above both may not have more of."""
+    """Whether it holds a licence that the job needs, or counts towards a limit of an account above both."""
     if any(name == needed for name, _ in one.licences for needed, _ in key.licences):
         return True
     shares, wanted = trial.profile.shares, asked(ask, 1)
@@ -100,7 +100,7 @@ def _counts(trial: Trial, key: ClassKey, ask: Ask, one: Holding) -> bool:
 
 
 def _fits(trial: Trial, ask: Ask, ended: Sequence[Holding]) -> bool:
-    """Whether there is room once these have ended."""
+    """Whether there is room once these jobs have ended."""
     checkpoint = trial.txn.checkpoint()
     for one in ended:
         _give_back(trial, one)

@@ -28,7 +28,7 @@ def outlook(
 
 
 def judged(spec: JobSpec, found: Course | str, now: float) -> Outlook:
-    """What the course of a job means for its deadline."""
+    """What the expected start and run time of a job mean for its deadline."""
     said: dict[str, Any] = {"deadline_at": spec.deadline_at, "start_by_at": spec.start_by_at}
     if isinstance(found, str):
         verdict: Verdict = "no" if found.startswith("it can never") else "unknown"

@@ -18,12 +18,12 @@ from ares.model.state import JobState
 
 _SIZES = (1, 2, 4, 8)
 _NODES_MAX = 8
-# With each GPU of a common size.
+# What goes with each GPU of a common size.
 _CPU_MILLI, _MEMORY_MIB = 1000, 1024
 
 
 def common_shapes(nodes: Sequence[NodeInfo]) -> Iterator[Shape]:
-    """Of nodes like these: some GPUs, one of them whole, and several."""
+    """Common sizes on nodes like these: some GPUs, one whole node, and several whole nodes."""
     whole = max(nodes, key=lambda one: (len(_gpus(one)), one.cpu_milli, one.memory_mib))
     most = len(_gpus(whole))
     for gpus in _SIZES:
@@ -52,7 +52,7 @@ def _size(info: NodeInfo) -> tuple[int, int]:
 def shape_etas(
     cluster: Cluster, state: JobState, pool: str | None, shapes: Sequence[Shape], runs_s: float, now: float
 ) -> Steps[list[ShapeEta]]:
-    """When jobs of these sizes that run so long would start in the pool if they were submitted now, as `state`."""
+    """When jobs of these sizes and this run time would start in the pool if they were submitted now, as `state`."""
     specs = [_spec(pool, shape, runs_s) for shape in shapes]
     starts = yield from Starts(cluster, now).steps(state, specs)
     return [

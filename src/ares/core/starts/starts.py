@@ -48,12 +48,12 @@ class Course(NamedTuple):
     start: float
     runs: Estimate | None
     basis: str
-    # Where, if it starts now.
+    # The placements, if the job starts now.
     placements: tuple[Placement, ...] = ()
 
 
 def eta_of(found: Course | str, now: float) -> Eta:
-    """As a time that is told: a start at once comes with the next cycle."""
+    """The start as it is told: a start at once comes with the next cycle."""
     if isinstance(found, str):
         return Eta(earliest=now, latest=None, basis=found, computed_at=now)
     latest = now + SOON_S if found.start <= now else found.start
@@ -62,12 +62,12 @@ def eta_of(found: Course | str, now: float) -> Eta:
 
 @in_steps
 def course(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Steps[Course | str]:
-    """Of one job that waits, or would if it were submitted now; or why its start is not known."""
+    """The start of one job that waits, or would if it were submitted now; or why it is not known."""
     return (yield from Starts(cluster, now).steps(state, (spec,)))[0]
 
 
 class Starts:
-    """Of one moment. The cluster is left as it was after every step of an answer.
+    """Starts as of one moment. The cluster is left as it was after every step of an answer.
 
     Jobs ahead are put into the future once, however many jobs are asked about."""
 
@@ -87,8 +87,8 @@ class Starts:
     def steps(
         self, state: JobState, specs: Sequence[JobSpec], instead_of: JobSpec | None = None
     ) -> Steps[list[Course | str]]:
-        """Of a job that waits, or would if it were submitted now, in several forms. They have the place in the queue of
-        the first. One that waits as `instead_of` is looked at as if it waited with the first instead."""
+        """Starts of a job that waits, or would if it were submitted now, in several forms. All have the place in the
+        queue of the first. A job that waits as `instead_of` is looked at as if it waited with the first instead."""
         ahead: list[tuple[str, JobClass]] | str | None = None
         found: list[Course | str] = []
         for spec in specs:
@@ -112,7 +112,7 @@ class Starts:
             yield False
             return
         before = waiting.runs_of(state.id), waiting.likely_of(state.id)
-        # It must not stand in its own way.
+        # The job must not stand in its own way.
         waits = waiting.remove(state.id)
         runs = self._cluster.predictor.estimate(spec, account_of(state))
         waiting.add(state, spec, *((inf, inf) if runs is None else (runs.hold_s, runs.seconds)))
@@ -177,7 +177,7 @@ class Starts:
         return Course(slot.start, runs, f"on {where}{beside}")
 
     def _ahead(self, job: str, is_new: bool) -> list[tuple[str, JobClass]] | str:
-        """The jobs ahead, one more than are looked at if there are so many."""
+        """The jobs ahead, one more than are looked at if there are so many; or why they are not known."""
         waiting = self._cluster.waiting
         if waiting.settled is not None:
             names = [place[3] for _, _, place in islice(waiting.settled.ahead(job), self._most + 1)]
@@ -191,12 +191,12 @@ class Starts:
         return list(islice(_before(iter(self._front), job), self._most + 1))
 
     def _ranked(self, most: int, until: str = "") -> list[tuple[str, JobClass]]:
-        """The first of the queue, as far as that job."""
+        """The first jobs of the queue, as far as that job."""
         with Trial.what_if(self._cluster, self._now) as trial:
             return list(islice(_before(RankedQueue(trial).rest(), until), most))
 
     def _at_once(self, key: ClassKey, runs_s: float, ahead: list[tuple[str, JobClass]]) -> tuple[Placement, ...] | None:
-        """Where it would go in the next cycle; None when there is no room that it may have."""
+        """Where the job would go in the next cycle; None when there is no room that it may have."""
         cluster = self._cluster
         if ahead and "backfill" not in cluster.profile.actions:
             return None
@@ -236,7 +236,7 @@ class Starts:
 
     def _claim(self, trial: Trial, job: str, one: JobClass) -> Claim | None:
         if job not in self._cluster.waiting:
-            # It left the queue since the last step.
+            # The job left the queue since the last step.
             return None
         promise = self._cluster.promises.get(job)
         if promise is not None:
@@ -271,7 +271,7 @@ def _before(jobs: Iterator[tuple[str, JobClass]], job: str) -> Iterator[tuple[st
 
 
 def _asks(cluster: Cluster, key: ClassKey) -> Iterator[tuple[Ask, str | None]]:
-    """What it asks for, on each GPU model apart where it says that they differ."""
+    """What the job asks for, by GPU model where it says that models differ."""
     for ask in key.asks:
         apart = [(one.ask, one.slowest) for one in choices(cluster.table, ask)]
         yield from apart or [(ask, ask.gpu_model)]

@@ -23,14 +23,14 @@ Floats = NDArray[np.float64]
 
 
 class HeldSupply(NamedTuple):
-    """So much is held for so many seconds more; for ever when it is not known."""
+    """So much is held for so many seconds more; infinity when that is not known."""
 
     amount: float
     left_s: float
 
 
 class Supply:
-    """The resource as one heap: which node a part of it is on does not count. Built in one pass, asked in log time."""
+    """The resource as one heap, whatever the nodes. Built in one pass, asked in log time."""
 
     __slots__ = ("_area", "_free", "_times")
 
@@ -45,7 +45,7 @@ class Supply:
         self._area: Floats = np.concatenate(([0.0], np.cumsum(self._free[:-1] * np.diff(self._times))))
 
     def opens_s(self, amount: float) -> float:
-        """When so much is free at once, should no job take it; for ever when that much never is."""
+        """When so much is free at once, should no job take it; infinity when that much never is."""
         at = int(np.searchsorted(self._free, amount))
         return float(self._times[at]) if at < len(self._times) else float("inf")
 
@@ -76,7 +76,7 @@ def _basis(opens_s: float, drained_s: float) -> str:
 
 
 class Supplies:
-    """Of one moment. Each kind of resource is looked at once, at the first question about it."""
+    """Supplies as of one moment. Each kind of resource is computed at the first question about it."""
 
     def __init__(self, cluster: Cluster, now: float) -> None:
         self._cluster = cluster
@@ -96,7 +96,7 @@ class Supplies:
         return wait if promise is None else Wait(max(0.0, promise.start - self._now), wait.share, _PROMISED)
 
     def wait_of_new(self, key: ClassKey, runs: Estimate | None) -> Wait:
-        """Of a job that would be submitted now."""
+        """The wait of a job that would be submitted now."""
         runs_s = inf if runs is None else runs.seconds
         return self._wait(key.asks[0], self._cluster.backlog.ahead_of_new(key.asks[0], key.level, runs_s))
 

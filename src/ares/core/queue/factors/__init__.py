@@ -33,11 +33,11 @@ FACTORS: dict[str, Factor] = {
     "shortest": shortest,
     "size": size,
 }
-# They stay the same while a cycle places jobs.
+# Factors that stay the same while a cycle places jobs.
 STATIC: frozenset[str] = frozenset(FACTORS) - {"drf"}
-# They stay the same as long as the job waits.
+# Factors that stay the same as long as the job waits.
 SETTLED: frozenset[str] = frozenset({"fifo", "priority", "shortest", "f1"})
-# They differ between jobs of one class, so they go with settled ones only.
+# Factors that differ between jobs of one class, so they go with settled ones only.
 BY_RUN_TIME: frozenset[str] = frozenset({"shortest", "f1"})
 
 

@@ -10,8 +10,8 @@ from ares.model.profile import OrderPolicy
 
 
 def latest_start(spec: JobSpec, runs_s: float = inf) -> float | None:
-    """When a job must start to meet its deadline: by the run time it states, on its best GPU model where it names some;
-    else by what is known of its kind, else its limit, else as if it took none."""
+    """When a job must start to meet its deadline: by the run time it states, on its best GPU model where it names
+    some; else by what is known of its kind, else by its limit, else as if it took no time."""
     starts = [] if spec.start_by_at is None else [spec.start_by_at]
     if spec.deadline_at is not None:
         starts.append(spec.deadline_at - _least_s(spec, runs_s))

@@ -6,7 +6,7 @@ from ares.core.queue.factors.factor import JobFacts
 from ares.core.queue.shares import Shares
 from ares.model.profile import OrderPolicy
 
-# So that common jobs get about 0 to 1 below nothing.
+# Scales the value so that common jobs get about -1 to 0.
 _SCALE = 1e4
 _SILENT_S = 31_536_000.0
 

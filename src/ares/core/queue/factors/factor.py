@@ -16,27 +16,27 @@ class JobFacts(NamedTuple):
     # 0 is CRITICAL, 4 is BEST_EFFORT.
     level: int
     submitted_at: float
-    # Started later, it misses its deadline. None: it has none.
+    # Started later, the job misses its deadline. None: it has no deadline.
     latest_start: float | None
     # "tenant/team/user".
     account: str
-    # How long it will run, as far as is known.
+    # How long the job will run, as far as is known.
     runs_s: float = inf
     ask: Ask = Ask()
 
-    # On demand: every job that is ranked has them, and few factors look.
+    # On demand: every ranked job has these, and few factors look at them.
 
     @property
     def width(self) -> float:
-        """How many GPUs it asks for in all, or CPUs where it asks for none."""
+        """How many GPUs the job asks for in all, or CPUs where it asks for none."""
         return (self.ask.gpus_milli or self.ask.cpu_milli) * self.ask.ranks / 1000
 
     @property
     def asked(self) -> Amounts:
-        """What it asks for in all."""
+        """What the job asks for in all."""
         ask = self.ask
         return Amounts(ask.cpu_milli * ask.ranks, ask.memory_mib * ask.ranks, ask.gpus_milli * ask.ranks)
 
 
-# The last argument is the time. About 0 to 1, larger is sooner; what is taken must never raise it.
+# The last argument is the time. About 0 to 1, larger is sooner; placing a job must never raise it.
 Factor = Callable[[JobFacts, Shares, OrderPolicy, float], float]

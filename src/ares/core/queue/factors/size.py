@@ -1,7 +1,7 @@
-"""How wide the job is: 1 for one that asks for half of the cluster or more.
+"""How wide the job is: 1 for a job that asks for half of the cluster or more.
 
-By the resource it asks most of. The small find gaps, the wide have to be first; beside a job of half the cluster there
-is no room for another one like it, so wider counts no more than that.
+By the resource it asks most of. Small jobs find gaps, wide ones have to be first; beside a job of half the cluster
+there is no room for another one like it, so wider counts no more than that.
 """
 
 from ares.core.queue.factors.factor import JobFacts
