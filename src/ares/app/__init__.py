@@ -1,1 +1,1 @@
-"""Configuration, wiring and the processes people start."""
+"""Configuration, wiring, and the programs: server, agent, supervisor and planner."""

@@ -38,7 +38,7 @@ def main(config: Config, *, join_token: str, auto_join: bool) -> int:
 
 async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.Event) -> int:
     name = config.node.name or _host_slug()
-    # First of all, since a mistake in the configuration is found here.
+    # First: it finds mistakes in the configuration.
     info = _describe(config, name)
     state_dir = config.home_path / "agents" / name
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
 
 
 async def _heed_notice(notice: Path, stop: asyncio.Event) -> None:
-    """A machine that is about to be taken away says so by a file."""
+    """Stops the agent when the notice file appears: the machine is about to be taken away."""
     while not await asyncio.to_thread(notice.exists):
         await asyncio.sleep(_NOTICE_EVERY_S)
     log.warning("agent.noticed", file=str(notice))
@@ -115,7 +115,7 @@ def _describe(config: Config, name: str) -> NodeInfo:
         memory_mib=devices.memory_mib(),
         gpus=found.gpus,
         gpu_links=found.gpu_links,
-        # What is declared comes on top of what was found.
+        # Declared devices are added to those that were found.
         devices={**found.devices, **node.devices},
         numa=devices.numa(),
         labels=node.labels,

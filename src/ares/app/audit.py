@@ -1,4 +1,4 @@
-"""`ares audit`: the audit chains of this machine, looked at without a server; and where a server keeps its own."""
+"""`ares audit`: reads the audit chains of this machine without a server, and opens the chain of a server."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ def key_path(config: Config) -> Path:
 
 
 def chain_name(config: Config, rng: Rng) -> str:
-    """The replica's name. One that has none gets one for its chain, for good: the next start goes on with it."""
+    """The name of the replica's chain. A replica without a name gets one at its first start, and keeps it."""
     if config.replica:
         return named(config)
     path = directory(config) / "name"
@@ -60,8 +60,8 @@ def named(config: Config) -> str:
 
 
 def note(config: Config, operation: str, *, outcome: AuditOutcome = "ALLOW", reason: str = "") -> None:
-    """Records what is done on this machine without a server, in a chain of its own. It is done already: a disk that
-    does not take it is only logged."""
+    """Records an action on this machine without a server, in a chain of its own. The action is done already, so an
+    error of the disk is only logged."""
     who = f"uid:{os.getuid()}"
     asyncio.run(_note(config, AuditDraft(operation=operation, outcome=outcome, reason=reason, user=who)))
 
@@ -105,7 +105,7 @@ def check_all(
         mine = [head for head in heads if head.chain == chain]
         return check(chain, lines, mine, trusted, verify, files.stub(chain), sealer=sealer)
 
-    # A write of a server that runs may have been seen by halves: what does not hold is looked at again.
+    # A write of a running server may have been read half-way: a chain with an error is read again.
     reports = [found if (found := look(chain)).whole else look(chain) for chain in (*here, *sorted(missing))]
     return reports, sorted(gone - missing)
 

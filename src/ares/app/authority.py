@@ -1,4 +1,4 @@
-"""The installation's authority for machines' certificates: its files, and what the agents' port proves itself by."""
+"""The installation's authority for machine certificates: its files, and the certificate of the agents' port."""
 
 import os
 import time
@@ -13,7 +13,7 @@ from ares.core.net.addresses import is_loopback
 from ares.edge.grpc.agents import Tls
 from ares.ports.store import Store
 
-# Of a control plane's own certificate, which it signs itself and renews at a handshake.
+# Lifetime of a control plane's certificate, which it signs itself and renews at a handshake.
 _SERVING_LIFE_S: Final = 7 * LIFE_S
 
 
@@ -41,7 +41,7 @@ async def authority_of(config: Config, store: Store) -> X509Issuer | None:
 
 
 class Serving:
-    """What the agents' port shows, always fresh."""
+    """The certificate of the agents' port, renewed in time."""
 
     def __init__(self, authority: X509Issuer) -> None:
         self._authority = authority

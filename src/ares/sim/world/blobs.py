@@ -1,4 +1,4 @@
-"""Where simulated jobs' files are kept: slow, full, and apt to keep less or other than it was given."""
+"""Blob storage of a simulated world: it may be slow, full, or store less or other bytes than it got."""
 
 import asyncio
 import errno

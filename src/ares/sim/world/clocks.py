@@ -31,7 +31,7 @@ class Chance:
         return among[int(self.random() * len(among))]
 
     def some(self, among: Sequence[T], count: int) -> list[T]:
-        """In random order, none twice."""
+        """So many of them in random order, none twice."""
         left = list(among)
         return [left.pop(int(self.random() * len(left))) for _ in range(min(count, len(left)))]
 

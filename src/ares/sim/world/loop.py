@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Spinning(Exception):
-    """Something runs for ever without waiting."""
+    """A component runs for ever without waiting."""
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -33,7 +33,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, str, asyncio.Handle]] = []
         # Callbacks of frozen components; of dead ones None.
         self._halted: dict[str, list[asyncio.Handle] | None] = {}
-        # What the dead were doing must not be taken apart before the end: the clearing up would run.
+        # Tasks of killed components are kept to the end: collecting them would run their `finally` blocks.
         self._tasks: list[asyncio.Task[Any]] = []
         self.failures: list[tuple[str, BaseException]] = []
         self.set_exception_handler(self._take_failure)
@@ -53,7 +53,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._turns.extend((component, handle) for handle in held)
 
     def kill(self, component: str) -> None:
-        """For ever: a process that is started again is a new component."""
+        """Kills a component for ever. A process that is started again is a new component."""
         self._halted[component] = None
 
     def halted(self, component: str) -> bool:
@@ -64,7 +64,7 @@ class SimLoop(asyncio.BaseEventLoop):
         for task in self._tasks:
             task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue]
             work = task.get_coro()
-            # Each time it waits again while it clears up, it is told again.
+            # A task may wait again while it clears up: it is closed again.
             for _ in range(_CLEAR_UPS):
                 with contextlib.suppress(BaseException):
                     work.close()
@@ -103,7 +103,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return handle
 
     def run_in_executor(self, executor: object, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """At once: a thread would bring an order of its own."""
+        """Runs the function at once: the order of a thread would not depend on the seed."""
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
@@ -112,13 +112,13 @@ class SimLoop(asyncio.BaseEventLoop):
         return future
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is passed over when its time comes."""
+        """Nothing to do: a cancelled timer is skipped when its time comes."""
 
     def call_soon_threadsafe(self, callback: object, *args: object, context: object = None) -> Never:  # pyright: ignore[reportIncompatibleMethodOverride]
         raise RuntimeError("a simulated world has one thread")
 
     def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
-        """What is garbage is not closed: when garbage is found depends on more than the seed."""
+        """Does not close garbage generators: when garbage is collected depends on more than the seed."""
 
     def _run_once(self) -> None:
         if not self._turns:
@@ -138,7 +138,7 @@ class SimLoop(asyncio.BaseEventLoop):
                     raise Spinning(f"{component} runs without waiting at {self._now:.3f} s")
 
     def _jump(self) -> None:
-        """To the next timer; timers of one moment run in the order they were set."""
+        """Jumps to the next timer. Timers of one moment run in the order they were set."""
         timers = self._timers
         while timers and timers[0][3].cancelled():
             heapq.heappop(timers)

@@ -1,6 +1,6 @@
-"""The machine below an agent: starts processes, keeps their deadlines without the agent's help, and knows the truth.
+"""The machine below an agent: it starts processes, enforces their deadlines, and records what really happened.
 
-Its processes are no real ones: each runs for a while, shows effects, writes the result that names its fence, and ends.
+Its processes are simulated: each runs for a while, shows effects, writes the result that names its fence, and ends.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class SimulatedProcess:
         self._guard: asyncio.TimerHandle | None = None
         self._arm()
 
-    # ---- its life
+    # ---- the run of a process
 
     async def _run(self, runs_s: float) -> None:
         left = runs_s
@@ -124,7 +124,7 @@ class SimulatedProcess:
         for callback, context in self._done:
             machine.loop.call_soon(callback, self._finished, context=context)
 
-    # ---- the slot that holds it
+    # ---- its slot
 
     def _arm(self) -> None:
         """Kills it when its deadline passes, by the machine's own clock."""
@@ -150,7 +150,7 @@ class SimulatedProcess:
     # ---- `ports.executor.Running`
 
     def signal(self, signum: int) -> None:
-        """It takes SIGTERM and the like as the order to end, soon."""
+        """The process ends soon after SIGTERM and the like."""
         if signum in (15, 10, 12) and not self._killing and self._machine.chance(0.8):
             delay = self._machine.chance.between(0.0, 2.0)
             self._machine.loop.call_later(delay, self.ends, "terminated", context=self._machine.context)
@@ -182,7 +182,7 @@ class SimExecutor:
         self.dead = False
 
     async def open(self) -> None:
-        """What an earlier agent left is gone before this one registers."""
+        """Ends the processes of an earlier agent before this one registers."""
         while self._machine.processes:
             self._machine.die("killed")
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Streams between agents and replicas, and people's calls, over a network that delays, holds back and breaks.
+"""Streams between agents and replicas, and calls of clients, over a network that delays, holds back and breaks.
 
 A stream keeps its order, as TCP does. Data sent into a cut waits until the cut is healed or the stream breaks; the
 other end of a cut does not learn of a break.
@@ -50,7 +50,7 @@ class Network:
 
 
 class _End:
-    """The stream's end, as the reader learns of it."""
+    """The end of a stream, as its reader sees it."""
 
     def __init__(self, error: Exception | None) -> None:
         self.error = error
@@ -90,7 +90,7 @@ class Pipe(Generic[F]):
             self._stream.breaks("the connection was reset")
 
     def _arrive(self, frame: F | _End) -> None:
-        # A cut that came while it was on its way holds it back too.
+        # A cut that came while the frame was on its way holds it back too.
         if self._stream.network.cut(self.near, self.far):
             self._stuck.appendleft(frame)
         else:
@@ -146,7 +146,7 @@ class Stream:
         self.up.send(_End(None))
 
     def breaks(self, why: str) -> None:
-        """Both ends learn of it, unless a cut keeps the news from them."""
+        """Breaks the stream. Both ends learn of it, unless they are behind a cut."""
         if not self._broken:
             self._broken = True
             self.up.send(_End(None))
@@ -181,7 +181,7 @@ class SimLink:
         agent = f"node {self._node}"
         await asyncio.sleep(self._network.delay_s * self._chance.random())
         both = ((agent, listener.name), (listener.name, agent))
-        # A process that is gone is refused for by its machine; one that stands still does not answer.
+        # The machine refuses connections for a dead process; a frozen one does not answer.
         frozen = listener.sessions is not None and self._loop.halted(listener.component)
         if frozen or any(self._network.cut(*way) for way in both):
             await asyncio.sleep(_CONNECT_TIMEOUT_S)

@@ -80,7 +80,7 @@ class SimulatedNode:
         self.reachable(True)
 
     async def _live(self) -> None:
-        """As a supervisor would: an agent that ends by itself is started again."""
+        """Acts as a supervisor: an agent that ends by itself is started again."""
         while True:
             self._running = self._agent()
             with contextlib.suppress(LinkRefused):

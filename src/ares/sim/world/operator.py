@@ -16,7 +16,7 @@ from ares.sim.world.people import TIMEOUT_S, NoAnswer, SimulatedCalls
 from ares.sim.world.plane import Plane
 
 NAME = "operator"
-# Of the tenant of every second person; None: no limits.
+# Quotas of every second tenant. None: no limits.
 QUOTAS: tuple[Quota | None, ...] = (
     None,
     None,
@@ -26,7 +26,7 @@ QUOTAS: tuple[Quota | None, ...] = (
 _WHO = Principal(token_id="token-operator", tenant="alpha", role="admin")
 _EAGER = PreemptionPolicy(gap=1, min_runtime_s=0.0, cooldown_s=0.0, cap=2, disruption_max=4.0)
 _BASE = Profile(preemption=_EAGER)
-# None: as Ares comes.
+# None: the built-in profile.
 PROFILES: tuple[Profile | None, ...] = (
     None,
     _BASE,
@@ -75,7 +75,7 @@ class Operator:
         await self._do(self._chance.pick(deeds))
 
     async def _put_back(self) -> None:
-        """Until it has worked. What is still on its way from before must not come after."""
+        """Undoes all changes, until that has worked. A change still on its way must not arrive after it."""
         await asyncio.sleep(TIMEOUT_S)
         for node in dict.fromkeys(self._touched):
             while not await self._do(lambda replica, node=node: replica.nodes.undrain(_WHO, node)):

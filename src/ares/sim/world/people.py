@@ -141,7 +141,7 @@ class SimulatedPerson:
     # ---- actions
 
     async def live(self, deeds: int) -> None:
-        """So many deeds, with pauses; then insists on every answer it still waits for."""
+        """So many actions, with pauses; then repeats every call that has no answer yet."""
         for _ in range(deeds):
             await asyncio.sleep(self._chance.after(2.5))
             await self._deed()
@@ -297,7 +297,7 @@ async def _read_all(replica: Replica, who: Principal, job: str) -> dict[str, str
 
 
 def _shown(state: JobState) -> dict[str, Any]:
-    """Of an array nothing: its phase is made of its tasks', which come and go."""
+    """What the client is shown of a job. Of an array nothing: its phase follows from its tasks, which come and go."""
     return {"phase": state.phase, "seq": state.seq} if state.seq else {}
 
 

@@ -1,4 +1,4 @@
-"""Planners of simulated replicas: they answer late, die, hang, and plan by an old picture, as the seed decides."""
+"""Planners of simulated replicas: by the seed they answer late, die, hang, or repeat an old plan."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _EARLIER_MAX = 16
 
 
 class Moods:
-    """Of one replica's planners. Calm until a swarm makes them otherwise, and again once everything is mended."""
+    """The faults of one replica's planners: none until a swarm sets them, and none after healing."""
 
     def __init__(self, clock: Clock, chance: Chance) -> None:
         self._clock = clock
@@ -34,17 +34,17 @@ class Moods:
         return self._chance.pick((self._chance.between(0.05, 3.0), self._chance.between(0.05, 3.0), -1.0, inf))
 
     def instead(self, earlier: Sequence[bytes]) -> bytes | None:
-        """One of the earlier answers, now and then: a plan by an old picture."""
+        """Now and then one of the earlier answers: an old plan."""
         return self._chance.pick(earlier) if earlier and not self.calm and self._chance(0.3) else None
 
 
 class _Wayward:
-    """Says now and then what it said before."""
+    """A planner that now and then repeats an earlier answer."""
 
     def __init__(self, handler: Handler, moods: Moods) -> None:
         self._handler = handler
         self._moods = moods
-        # Answers that gave places away.
+        # Answers with placements.
         self._earlier: deque[bytes] = deque(maxlen=_EARLIER_MAX)
 
     def answer(self, frame: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Many seeds, judged: each in a process whose hashes are fixed, several processes side by side."""
+"""Runs and checks many seeds, in several processes with fixed hashes."""
 
 import gc
 import hashlib
@@ -41,7 +41,7 @@ class JudgedSeed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SeedSummary(msgspec.Struct, frozen=True):
-    """Of a range of seeds."""
+    """The summary of a range of seeds."""
 
     seeds: int
     cpu_s: float

@@ -43,7 +43,7 @@ class DirectedCase:
 
 
 async def until(world: SimulatedWorld, holds: Callable[[], bool]) -> None:
-    """Looks again and again; a case that waits in vain is a broken case."""
+    """Waits for a condition. A case that waits in vain is broken."""
     for _ in range(int(_PATIENCE_S / STEP_S)):
         if holds():
             return
@@ -104,7 +104,7 @@ def node_of(world: SimulatedWorld, job: str) -> SimulatedNode:
 
 
 def stream_of(world: SimulatedWorld, node: SimulatedNode) -> Stream:
-    """Its newest."""
+    """The newest stream of the node."""
     return next(one for one in reversed(world.network.streams) if one.up.near == f"node {node.name}")
 
 
@@ -127,7 +127,7 @@ async def ready(world: SimulatedWorld) -> None:
 def cut_off(
     world: SimulatedWorld, node: SimulatedNode, planes: Sequence[str], *, cut: bool, back: bool = False
 ) -> None:
-    """The way from a node to these replicas, and back."""
+    """Cuts or heals the way from a node to these replicas, with `back` also the way back."""
     for plane in planes:
         world.network.set_cut(f"node {node.name}", plane, cut)
         if back:
@@ -166,7 +166,7 @@ def writes(kind: str, text: str = "") -> Callable[[Event], bool]:
 
 
 async def serve_past(world: SimulatedWorld, node: SimulatedNode, not_this: Plane) -> None:
-    """The node's session is with another replica."""
+    """Breaks the node's stream until its session is with another replica."""
     while stream_of(world, node).up.far == not_this.name:
         stream_of(world, node).breaks("elsewhere, please")
         await asyncio.sleep(3.0)
@@ -179,7 +179,7 @@ async def submit_past(world: SimulatedWorld, not_this: Plane) -> str:
 
 
 async def cordon(world: SimulatedWorld, node: SimulatedNode, not_by: Plane) -> None:
-    """From now on nothing new goes to the node, says another replica."""
+    """Cordons the node through another replica."""
     other = next(plane.replica for plane in world.planes if plane is not not_by and plane.replica is not None)
     await other.nodes.cordon(Principal(token_id="operator", tenant="alpha", role="admin"), node.name, True)
 

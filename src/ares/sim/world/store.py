@@ -56,7 +56,7 @@ class RecordedStore(MemoryStore):
     def __init__(self, clock: SimClock, recorder: WorldRecorder) -> None:
         super().__init__(clock)
         self._recorder = recorder
-        # Whose request is being carried out.
+        # The replica whose request is being carried out.
         self.writer = ""
         self.epoch = 1
         now(self.txn([], [Put(EPOCH, encode_epoch(self.epoch, bytes(16)))]))
@@ -128,7 +128,7 @@ class StoreWire:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._broken = 0
-        # In a scripted world: what befalls a transaction that writes this, and how long a late one takes.
+        # In a directed case: the trouble of a transaction that writes this, and the delay of a late one.
         self.ordained: Callable[[Sequence[Op]], Trouble | None] | None = None
         self.late_s = (TIMEOUT_S, 3 * TIMEOUT_S)
 
@@ -154,7 +154,7 @@ class StoreWire:
             # A connection does not survive this for long.
             self.break_watch()
 
-    # ---- travelling
+    # ---- requests on their way
 
     def _delay(self) -> float:
         weather, chance = self._weather, self._chance
@@ -240,7 +240,7 @@ class StoreWire:
 
 
 class _NoAnswer(StoreUnavailable):
-    """It may have been carried out, now or later."""
+    """No answer came: the request may have been carried out, or may be later."""
 
     def __init__(self) -> None:
         super().__init__(f"the store did not answer within {TIMEOUT_S:g} s")

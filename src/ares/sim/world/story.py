@@ -51,7 +51,7 @@ def _broken(one: Violation) -> str:
     return f"{one.t:10.3f}  !!! {one.rule}{at}: {one.job}: {one.what}"
 
 
-# ---- one kind of event each
+# ---- one function for each kind of event
 
 
 def _settings(event: Settings) -> list[str]:

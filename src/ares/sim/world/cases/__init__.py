@@ -1,4 +1,4 @@
-"""Directed cases: small worlds in which a script brings about, at the exact point, what chance seldom does.
+"""Directed cases: small worlds in which a script causes, at an exact point, what random faults seldom cause.
 
 The product keeps every promise in each of them. A seed changes details: delays, jitter, the replica asked first.
 """

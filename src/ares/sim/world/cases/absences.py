@@ -27,7 +27,7 @@ from ares.sim.world.world import SimulatedWorld, Vain
 
 # As the documents say: an agent or the only server may be away this long, whenever that begins.
 AWAY_S = 4.0
-# So long that a machine is no part of what happens now.
+# So long that the loss of a machine is no part of a new storm.
 _LONG_S = 4 * DEFAULT.dead_after_s
 # Just before the next renewal: the worst moment.
 _BEFORE_RENEWAL_S = DEFAULT.renew_every_s - 0.05
@@ -82,7 +82,7 @@ async def _killed_beside(world: SimulatedWorld) -> None:
 
 
 async def _killed_for_long(world: SimulatedWorld) -> None:
-    """It stays away: what runs is over before a restored store would let anything begin, and is repeated."""
+    """The server stays away: attempts end before a restored store would let new ones begin, and are repeated."""
     job, _ = await _running_on(world, 25.0)
     (plane,) = world.planes
     ended = at_once(world, ends, lambda: None)
@@ -135,7 +135,7 @@ async def _told_to_stop(world: SimulatedWorld) -> None:
 
 
 async def _killed_process(world: SimulatedWorld) -> None:
-    """A job's process is gone from one moment to the next, and says nothing."""
+    """A job's process dies at once, without any message."""
     await ready(world)
     job = await submit(world, 6.0)
     await until(world, lambda: phase(world, job) == "RUNNING")
@@ -148,12 +148,12 @@ async def _killed_process(world: SimulatedWorld) -> None:
 
 
 async def _running_on(world: SimulatedWorld, runs_s: float) -> tuple[str, SimulatedNode]:
-    """A job that runs, and its node; just before it renews."""
+    """A running job and its node, just before the node renews."""
     await ready(world)
     job = await submit(world, runs_s)
     await until(world, lambda: phase(world, job) == "RUNNING")
     node = node_of(world, job)
-    # The agent has said by what it holds.
+    # By now the agent has stated the length of its lease.
     await asyncio.sleep(DEFAULT.renew_every_s)
     renewed = at_once(world, writes(f"{keys.LEASES}{node.name}"), lambda: None)
     await until(world, lambda: bool(renewed))

@@ -27,7 +27,7 @@ from ares.sim.world.world import Script, SimulatedWorld
 
 
 def _end_meets(trouble: Trouble) -> Script:
-    """What befalls the commit of an attempt's end, once."""
+    """A script: the commit of an attempt's end meets this trouble, once."""
 
     async def script(world: SimulatedWorld) -> None:
         await ready(world)

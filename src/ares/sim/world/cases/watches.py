@@ -1,4 +1,4 @@
-"""A store that was turned back, and replicas whose picture of it stands still."""
+"""A restored store, and replicas whose view of it is stuck."""
 
 import asyncio
 
