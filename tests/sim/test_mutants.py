@@ -10,7 +10,7 @@ import pytest
 
 from ares.check.invariants.judge import RULES
 from ares.core.lifecycle import fences
-from ares.sim.mutants.gate import gate, measure, noticed
+from ares.sim.gate import gate, measure, noticed
 from ares.sim.mutants.mutants import MUTANTS, switched_on
 from ares.sim.mutants.replays import KEPT, ORDER, REPLAYS
 from ares.sim.mutants.replays import judged as judged_replay

@@ -15,6 +15,7 @@ from ares.control.access.tenants import Tenants
 from ares.control.access.tokens import Tokens
 from ares.control.access.users import Users
 from ares.control.execution.enrolment import Enrolment
+from ares.control.execution.handover import Handover
 from ares.control.execution.log_intake import LOG_BYTES_MAX, LogKeeper
 from ares.control.execution.progress import ProgressBoard
 from ares.control.execution.reports import Reports
@@ -27,19 +28,16 @@ from ares.control.governance.alerts import Alerts
 from ares.control.governance.audit import Audit
 from ares.control.governance.audit_heads import AuditHeads
 from ares.control.governance.audit_search import AuditSearch
-from ares.control.governance.budget_watch import BudgetWatch
 from ares.control.governance.channel_seal import Sealing
 from ares.control.governance.channels import Channels
 from ares.control.governance.download_meter import Meters
 from ares.control.governance.policies import Policies
+from ares.control.governance.policy_gate import Judging
 from ares.control.governance.quota_recount import Recount
 from ares.control.governance.quota_usage import Counting
 from ares.control.governance.quotas import Quotas
 from ares.control.governance.secrets import Secrets
 from ares.control.governance.watches import AsideWatch, AuditWatch, DiskWatch
-from ares.control.planner.proposer import PACE, PlannerPace, Proposer
-from ares.control.queries.cursors import Cursors
-from ares.control.queries.deadlines import Deadlines
 from ares.control.queries.events import EventStream
 from ares.control.queries.explain import Explain
 from ares.control.queries.health import Health
@@ -50,23 +48,26 @@ from ares.control.queries.outputs import OutputReader
 from ares.control.queries.pending_metrics import PendingMetrics
 from ares.control.queries.pools import Pools
 from ares.control.queries.usage import Spending
+from ares.control.scheduler.budget_watch import BudgetWatch
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.scheduler.consolidate import Consolidate
+from ares.control.scheduler.deadlines import Deadlines
 from ares.control.scheduler.decisions import Decisions
 from ares.control.scheduler.drain import Drain
 from ares.control.scheduler.gaps import Gaps
-from ares.control.scheduler.handover import Handover
 from ares.control.scheduler.loop import LINGER_S, SchedulerLoop
 from ares.control.scheduler.monitor import Monitor
 from ares.control.scheduler.plugins import NO_PLUGINS, Loaded, Plugins
 from ares.control.scheduler.predictions import Predictions
 from ares.control.scheduler.profiles import Profiles
+from ares.control.scheduler.proposer import PACE, PlannerPace, Proposer
 from ares.control.scheduler.quarantine import Quarantine
 from ares.control.scheduler.reservation_windows import Book, Windows
 from ares.control.scheduler.reservations import Reservations
 from ares.control.scheduler.retries import RETRIES_PER_MINUTE, Requeue
 from ares.control.state.blob_cleanup import Leftovers
 from ares.control.state.commit import Writer
+from ares.control.state.cursors import Cursors
 from ares.control.state.epoch_guard import Settling
 from ares.control.state.leader import Leader, Reign
 from ares.control.state.records import Records
@@ -77,7 +78,6 @@ from ares.control.state.write_probe import WriteProbe
 from ares.control.submit.arrays import Arrays, Expanding
 from ares.control.submit.draft import Drafting, Room
 from ares.control.submit.estimates import Estimates
-from ares.control.submit.policy_gate import Judging
 from ares.control.submit.quota_gate import Admissions
 from ares.control.submit.submit import Submit
 from ares.core.access.certificates import LIFE_S
@@ -175,7 +175,7 @@ class Replica:
         self.name = terms.replica
         self.view = view = View(store, clock)
         self._telling(ports, terms)
-        self.time = Timekeeping(store, clock, self.alerts, terms.replica)
+        self.time = Timekeeping(store, clock, self.alerts.raise_, terms.replica)
         self._audit(ports, terms)
         self._identities(ports, terms)
         self.planner = planner = LiveCluster(view, clock)
@@ -282,7 +282,7 @@ class Replica:
         store, clock, telemetry, view, deadlines = ports.store, ports.clock, ports.telemetry, self.view, self.deadlines
         judging = Judging(view, clock, ports.rules)
         self.policies = Policies(store, view, clock, judging)
-        counting = Counting(view, self.planner, self.time.ending)
+        counting = Counting(view, lambda: self.planner.cluster.holdings, self.time.ending)
         self.budget_watch = BudgetWatch(view, counting, self.transitions, self.alerts, clock)
         writer = Writer(store, clock, telemetry, "submit")
         admissions = Admissions(writer, view, counting, clock, ports.rng, telemetry)

@@ -137,7 +137,8 @@ def mutants_(names: tuple[str, ...], seeds: int, first: int, cases: bool, listed
     They change the real code of the platform in this process only. One that nobody notices says that the
     worlds or the checkers are too weak, not that the platform is good.
     """
-    from ares.sim.mutants import gate, mutants
+    from ares.sim import gate
+    from ares.sim.mutants import mutants
 
     known: dict[str, Any] = mutants.MUTANTS
     for name in names:

@@ -12,6 +12,7 @@ import structlog
 from ares.control.access.tokens import Tokens
 from ares.control.execution.commands import asks_nothing_new, attempt_of, grants, start_of, stop_of, world_of
 from ares.control.execution.enrolment import Enrolled, Enrolment, SessionRefused
+from ares.control.execution.handover import Handover
 from ares.control.execution.log_intake import LogKeeper
 from ares.control.execution.progress import ProgressBoard
 from ares.control.execution.renewals import Renewals
@@ -20,7 +21,6 @@ from ares.control.execution.rights import Rights
 from ares.control.execution.session import AgentSession, Key
 from ares.control.execution.uploads import Uploads
 from ares.control.governance.secrets import Secrets
-from ares.control.scheduler.handover import Handover
 from ares.control.state.view import Delta, View
 from ares.core.lifecycle.ranks import held
 from ares.core.refusal import Refusal

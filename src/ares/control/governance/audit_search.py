@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from ares.api.audit import AuditMonth, AuditPage, ChainSeen
-from ares.control.queries.cursors import Cursors
+from ares.control.state.cursors import Cursors
 from ares.control.state.view import View
 from ares.core.access.table import WIDE, scope_of
 from ares.core.audit import csv

@@ -10,9 +10,9 @@ import structlog
 from msgspec.structs import replace
 
 from ares.api.policies import Located, Tried
+from ares.control.governance.policy_gate import Judging, Submission
 from ares.control.state.records import Records, same, unchanged
 from ares.control.state.view import View
-from ares.control.submit.policy_gate import Judging, Submission
 from ares.core import keys
 from ares.core.access.table import WIDE, scope_of
 from ares.core.admit.arrays import indices

@@ -1,9 +1,9 @@
 """What tenants use, counted along with every change of the view, from the first time that somebody asks on."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import Delta, View
+from ares.core.capacity.holding import Holding
 from ares.core.quota.asked import asked_by, units_of
 from ares.core.quota.counts import CountedUse, Counts, QuotaLevel, is_live, levels_of, live, overrun, to_come
 from ares.core.quota.measures import add, times
@@ -22,9 +22,9 @@ _Sums = dict[QuotaLevel, dict[str, int]]
 class Counting:
     """Reads the view only: what this replica just wrote is there once the view has it."""
 
-    def __init__(self, view: View, planner: LiveCluster, clock: Clock) -> None:
+    def __init__(self, view: View, holdings: Callable[[], Mapping[str, Holding]], clock: Clock) -> None:
         self._view = view
-        self._planner = planner
+        self._holdings = holdings
         self._clock = clock
         self._counts: dict[str, Counts] = {}
         # Jobs of counted tenants that hold something.
@@ -81,7 +81,7 @@ class Counting:
         return _SOMETIME_S
 
     def _ends(self, tenant: str, level: QuotaLevel, measure: str, now: float) -> Iterable[tuple[float, int]]:
-        holdings, entries = self._planner.cluster.holdings, self._view.entries
+        holdings, entries = self._holdings(), self._view.entries
         for job in self._bound.get(tenant, ()):
             held, entry = holdings.get(job), entries.get(job)
             if held is None or entry is None or level not in levels_of(entry.state.team, entry.state.submitted_by):

@@ -1,1 +1,1 @@
-"""How plans come about apart from those who serve: what the planner is told, what it answers, and who verifies it."""
+"""The planning process: what it is told, what it answers, and the cluster as it knows it."""

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from ares.api.jobs import JobPage, Waiting
 from ares.api.usage import Use
-from ares.control.queries.cursors import Cursors
-from ares.control.queries.deadlines import Deadlines
 from ares.control.scheduler.cluster_view import LiveCluster
+from ares.control.scheduler.deadlines import Deadlines
+from ares.control.state.cursors import Cursors
 from ares.control.state.index import JobIndex, Place
 from ares.control.state.pacing import LOOKED_AT, WORKED_ON, breathe
 from ares.control.state.view import View

@@ -7,10 +7,10 @@ import msgspec
 
 from ares.api.jobs import JobDetail, JobPage
 from ares.control.execution.transitions import JobChange, MissingJob, Outcome, Transitions, Written
-from ares.control.queries.cursors import Cursors
-from ares.control.queries.deadlines import Deadlines
 from ares.control.queries.job_list import JobQuery, Listing, count, whole
 from ares.control.scheduler.cluster_view import LiveCluster
+from ares.control.scheduler.deadlines import Deadlines
+from ares.control.state.cursors import Cursors
 from ares.control.state.pacing import LOOKED_AT, breathe
 from ares.control.state.view import View
 from ares.control.submit.arrays import Expanding

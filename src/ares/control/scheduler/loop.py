@@ -11,10 +11,10 @@ import structlog
 from msgspec.structs import replace
 
 from ares.control.execution.transitions import JobChange, Transitions, Written
-from ares.control.governance.budget_watch import BY
-from ares.control.planner.proposer import Proposer
+from ares.control.scheduler.budget_watch import BY
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.scheduler.decisions import Decisions
+from ares.control.scheduler.proposer import Proposer
 from ares.control.state.commit import Unsettled
 from ares.control.state.view import View
 from ares.core import keys

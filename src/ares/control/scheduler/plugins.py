@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ares.api.plugins import Plugin, PluginKind, PluginList, RefusedPlugin
-from ares.control.planner.proposer import Proposer
+from ares.control.scheduler.proposer import Proposer
 from ares.control.state.view import View
 from ares.core.queue.factors import FACTORS
 from ares.core.schedule.actions import ACTIONS

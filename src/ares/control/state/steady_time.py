@@ -5,10 +5,11 @@ everything forgotten that is kept for a month. So the time that was seen last is
 from there: `ending` never goes back, `keeping` never runs ahead. A leap is believed when it has lasted.
 """
 
+from collections.abc import Awaitable, Callable, Mapping
+
 import msgspec
 import structlog
 
-from ares.control.governance.alerts import Alerts
 from ares.core import keys
 from ares.core.steady_clock import Steady
 from ares.model.timing import ClockRecord
@@ -49,6 +50,10 @@ class HeldClock:
         self.steady = Steady(at, self._clock.monotonic())
 
 
+# Kind, tenant, subject, text and numbers of an alert.
+RaiseAlert = Callable[[str, str, str, str, Mapping[str, float]], Awaitable[None]]
+
+
 class _Ending(HeldClock):
     def wall(self) -> float:
         return max(self.look())
@@ -62,10 +67,10 @@ class _Keeping(HeldClock):
 class Timekeeping:
     """`ending` is for what expires, `keeping` for what is forgotten."""
 
-    def __init__(self, store: Store, clock: Clock, alerts: Alerts, replica: str) -> None:
+    def __init__(self, store: Store, clock: Clock, alert: RaiseAlert, replica: str) -> None:
         self._store = store
         self._clock = clock
-        self._alerts = alerts
+        self._alert = alert
         self._replica = replica
         self.ending = _Ending(clock, _ENDING)
         self.keeping = _Keeping(clock, _KEEPING)
@@ -106,4 +111,4 @@ class Timekeeping:
             f"for it{waits}, and nothing that expired comes back: set the clock if it is wrong"
         )
         numbers = {"aheadS": round(ahead_s), "wall": wall, "seen": certain}
-        await self._alerts.raise_("clock-jumped", "", f"clock/{self._replica}", text, numbers)
+        await self._alert("clock-jumped", "", f"clock/{self._replica}", text, numbers)

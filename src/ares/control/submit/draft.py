@@ -7,14 +7,14 @@ import msgspec
 from msgspec.structs import replace
 
 from ares.api.deadlines import DeadlineSeen
+from ares.control.governance.policy_gate import Judging, Submission
 from ares.control.governance.quotas import Quotas
-from ares.control.queries.deadlines import Deadlines, not_met
+from ares.control.scheduler.deadlines import Deadlines, not_met
 from ares.control.state.commit import Full, WriteDraft
 from ares.control.state.ids import job_id
 from ares.control.state.population import Population
 from ares.control.state.view import View
 from ares.control.submit.estimates import Estimated, Estimates
-from ares.control.submit.policy_gate import Judging, Submission
 from ares.core import keys
 from ares.core.admit.admission import decide, too_late
 from ares.core.admit.dedup import payload_sha256

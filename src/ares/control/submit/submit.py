@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ares.control.governance.alerts import Alerts
-from ares.control.queries.deadlines import Deadlines
+from ares.control.scheduler.deadlines import Deadlines
 from ares.control.state.commit import Full, Writer, landed
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import View

@@ -18,7 +18,6 @@ from ares.control.governance.download_meter import Meters
 from ares.control.governance.policies import Policies
 from ares.control.governance.quotas import Quotas
 from ares.control.governance.secrets import Secrets
-from ares.control.queries.deadlines import Deadlines
 from ares.control.queries.events import EventStream
 from ares.control.queries.explain import Explain
 from ares.control.queries.health import Health
@@ -30,6 +29,7 @@ from ares.control.queries.pools import Pools
 from ares.control.queries.usage import Spending
 from ares.control.replica import Replica
 from ares.control.scheduler.consolidate import Consolidate
+from ares.control.scheduler.deadlines import Deadlines
 from ares.control.scheduler.drain import Drain
 from ares.control.scheduler.plugins import Plugins
 from ares.control.scheduler.predictions import Predictions

@@ -14,9 +14,9 @@ from ares.agent.attempts.workspace import Folder, Workspace
 from ares.agent.link.absence import Absence
 from ares.agent.link.run_right import Leash
 from ares.agent.link.session import Conversation
+from ares.control.execution.handover import Handover
 from ares.control.execution.reports import Report
 from ares.control.execution.session import AgentSession
-from ares.control.scheduler.handover import Handover
 from ares.model.link import AttemptRef, Exited, Fenced, Start, Started, StoreLock
 from ares.ports.executor import Finished
 from ares.sim.mutants.judging import on_wall_clock

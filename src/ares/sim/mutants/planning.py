@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from ares.control.planner import proposer
 from ares.control.planner.messages import JobNews, News
 from ares.control.planner.mirror import Mirror
+from ares.control.scheduler import proposer
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.plan import Plan
 from ares.model.state import BOUND

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ares.adapters.policy.cel import CelRules
 from ares.control.governance.policies import Policies
-from ares.control.submit.policy_gate import Judging, Submission
+from ares.control.governance.policy_gate import Judging, Submission
 from ares.core.policy.names import NAMES
 from ares.core.policy.setting import FIELDS
 from ares.model.access import Principal

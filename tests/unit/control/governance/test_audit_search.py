@@ -10,7 +10,7 @@ from ares.adapters.audit.files import FileAudit
 from ares.api.audit import AuditPage
 from ares.control.governance import audit_search
 from ares.control.governance.audit_search import AuditSearch, month_of
-from ares.control.queries.cursors import Cursors
+from ares.control.state.cursors import Cursors
 from ares.core.audit.chain import ChainWriter
 from ares.core.audit.match import AuditQuery
 from ares.core.audit.summary import RULES

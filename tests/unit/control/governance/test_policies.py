@@ -4,7 +4,7 @@ import asyncio
 
 from ares.adapters.store.memory import StoreFault
 from ares.control.governance.policies import VERSIONS_KEPT
-from ares.control.submit.policy_gate import Judging, Submission
+from ares.control.governance.policy_gate import Judging, Submission
 from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core.policy.facts import PolicyJob, facts
 from ares.core.refusal import Refusal

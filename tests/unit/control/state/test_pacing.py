@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from ares.control.execution.transitions import JobChange, Written
-from ares.control.planner.feed import AT_ONCE, Feed
 from ares.control.planner.messages import News
+from ares.control.scheduler.feed import AT_ONCE, Feed
 from ares.control.state.pacing import PACE, TAKEN_IN, parts
 from ares.control.submit.submit import SubmitRequest, Submitted
 from ares.core import keys

@@ -10,9 +10,9 @@ import msgspec
 import structlog
 
 from ares.control.governance.alerts import Alerts
-from ares.control.planner.feed import Feed
 from ares.control.planner.messages import PlannerAnswer, PlanRequest, Question
 from ares.control.scheduler.cluster_view import LiveCluster
+from ares.control.scheduler.feed import Feed
 from ares.control.state.view import View
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.verification import verified
