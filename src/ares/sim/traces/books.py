@@ -13,7 +13,7 @@ from ares.model.state import TERMINAL, JobState, Placement
 from ares.sim.traces.fragmentation import common_shapes, fragmentation
 from ares.sim.traces.outcome import Floats, Intervals, JobColumns, Series
 
-# Moments that are kept of the series: when twice as many are, every second one goes.
+# Moments kept of the series. With twice as many, every second one is dropped.
 _MOMENTS = 1024
 _NAN = float("nan")
 
@@ -28,23 +28,23 @@ class ReplayBooks:
         self.last_start = [_NAN] * count
         self.end = [_NAN] * count
         self.first_node = [-1] * count
-        # What attempts that were taken away had done, where the next goes on with it.
+        # Work saved by preempted attempts, which the next attempt goes on with.
         self.saved_s = [0.0] * count
-        # Of every rank of every attempt: job, node, begin, end, GPU and CPU thousandths.
+        # One entry for every rank of every attempt: job, node, begin, end, GPU and CPU thousandths.
         self._job: list[int] = []
         self._node: list[int] = []
         self._begin: list[float] = []
         self._end: list[float] = []
         self._gpu: list[int] = []
         self._cpu: list[int] = []
-        # Those under way, by job: rank and entry.
+        # Entries of running attempts, by job and rank.
         self._open: dict[int, dict[int, int]] = {}
         self._cpu_now = self._gpu_now = 0
         self._moments: list[tuple[float, int, int, int, float]] = []
-        # About two moments for every job come, and looking at all nodes takes its time.
+        # There are about two moments per job, and reading all nodes takes time.
         self._every, self._seen = max(1, count // _MOMENTS), 0
 
-    # ---- where jobs are
+    # ---- placements
 
     def start(self, job: int, now: float, places: Sequence[Placement]) -> None:
         if self.first_node[job] < 0:
@@ -82,7 +82,7 @@ class ReplayBooks:
     # ---- over time
 
     def moment(self, now: float, queued: int, table: NodeTable | None = None) -> None:
-        """How things are now. Without a table of nodes nothing is fragmented."""
+        """Records the state of the cluster. Without a table of nodes nothing is fragmented."""
         self._seen += 1
         if self._seen % self._every:
             return
@@ -99,7 +99,7 @@ class ReplayBooks:
     # ---- the end of the replay
 
     def intervals(self, until: float) -> Intervals:
-        """What still runs is cut off at `until`."""
+        """The intervals of all ranks. A rank that still runs is cut off at `until`."""
         end = np.array(self._end, np.float64)
         return Intervals(
             job=np.array(self._job, np.int64),
@@ -153,7 +153,7 @@ class ReplayBooks:
 
 
 def _spent(states: Sequence[JobState | None], what: Literal["energy_j", "cost"]) -> Floats:
-    """By what the records say, of all attempts."""
+    """Energy or cost of all attempts, from the records."""
     return np.array([0.0 if one is None else sum(getattr(part, what) for part in one.spent) for one in states])
 
 

@@ -71,7 +71,7 @@ class _Pool:
         self._books.end[job] = now
 
     def _choose(self, now: float) -> list[int]:
-        """Stops and starts jobs; those that start."""
+        """Stops and starts jobs. Returns those that start."""
         for job, since in self._running.items():
             self._left[job] -= now - since
             self._running[job] = now

@@ -84,7 +84,7 @@ class _Replay:
             # After each start every job that came meanwhile may be next.
             self._profile = replace(self._profile, max_placements_per_cycle=1)
         self._world = ReplayWorld(trace, self._profile, specs, options.seed)
-        # What these give is all there is to give; of others a second cycle may come to more.
+        # After these actions a second cycle finds nothing more. After others it may.
         self._again = not _ALL_AT_ONCE.issuperset(self._profile.actions)
         # With one promise only, its start is the end of another job, which is an event anyway.
         filling = self._profile.backfill
@@ -105,7 +105,7 @@ class _Replay:
 
     def run(self) -> Outcome:
         began = time.perf_counter()
-        # What a replay makes is kept to its end, or is gone by itself: looking for garbage finds none.
+        # Objects of a replay live to its end or have no cycles: the garbage collector would find none.
         looked = gc.get_threshold()
         gc.set_threshold(_GARBAGE_AFTER, *looked[1:])
         loops = {"instant": self._instants, "reference": self._one_by_one, "committed": self._committed}
@@ -129,7 +129,7 @@ class _Replay:
                 world.books.moment(now, world.cluster.pending, world.cluster.table)
 
     def _go_on(self) -> tuple[float, bool]:
-        """To the next moment at which anything happens; whether something else happens than that jobs come."""
+        """Goes to the next moment. Returns it, and whether an event other than a submission changed anything."""
         world, events, jobs = self._world, self._world.events, self._trace.jobs
         comes = jobs[self._next].submit if self._next < len(jobs) else _NEVER
         now = world.now = min(comes, events[0][0] if events else _NEVER)
@@ -215,7 +215,7 @@ class _Replay:
         return self._world.submit(job)
 
     def _happen(self, event: Event) -> bool:
-        """Whether anything came of it."""
+        """Whether the event changed anything."""
         _, kind, whom, detail = event
         world = self._world
         if kind == DUE:
@@ -249,7 +249,7 @@ class _Replay:
         return False
 
     def _expect_due(self) -> None:
-        """The service looks all the time: when the next start is promised, it decides."""
+        """Adds an event at the next promised start, as the real service runs a cycle then."""
         if not self._decides_when_due:
             return
         now = self._world.now
@@ -265,7 +265,7 @@ class _Replay:
             progress(over, len(self._trace.jobs))
 
     def _alive(self) -> bool:
-        """Whether anything is left to happen to a job: nodes fail for ever."""
+        """Whether an event for a job is left. Failures of nodes do not count: they go on for ever."""
         return self._world.over < len(self._trace.jobs)
 
     # ---- deciding
@@ -350,7 +350,7 @@ def _promised(one: Promise) -> Promised:
 
 
 def _profile(profile: Profile, estimates: Estimates) -> Profile:
-    """Goes by the same run times as the replay."""
+    """The profile with the run-time estimates of the replay."""
     prediction = profile.prediction
     if estimates != "predicted":
         return replace(profile, prediction=replace(prediction, source="stated"))
@@ -358,7 +358,7 @@ def _profile(profile: Profile, estimates: Estimates) -> Profile:
 
 
 def _spec(job: TraceJob, estimates: Estimates) -> JobSpec:
-    """What the scheduler is told of the job."""
+    """The specification that the scheduler gets."""
     if estimates != "exact":
         return job.spec
     return replace(job.spec, expected_runtime_s=job.run_s, expected_runtimes_s=job.runs_s)

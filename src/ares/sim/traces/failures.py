@@ -1,4 +1,4 @@
-"""Nodes that fail: when, which, for how long. Told, or drawn from a seed."""
+"""Failures of nodes: when, which, for how long. Given, or drawn from a seed."""
 
 import random
 from collections.abc import Sequence

@@ -18,7 +18,7 @@ def machine(trace: Trace, profile: Profile) -> Cluster:
 
 
 class _Told(Predictor):
-    """Learns nothing, where nothing but what jobs state is gone by."""
+    """A predictor that learns nothing: only the limits that jobs state count."""
 
     def met(self, job_id: str, spec: JobSpec, account: str, gpu_model: str | None = None) -> Estimate | None:
         del job_id, account

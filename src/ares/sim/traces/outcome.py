@@ -1,4 +1,4 @@
-"""What came of one replay, as columns: jobs, where they ran, how the cluster was used over time, and facts."""
+"""The outcome of one replay, as columns: jobs, their placements, the use of the cluster over time, and facts."""
 
 import hashlib
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class ReplayFacts(Record, frozen=True):
     ended: float
     cycles: int
     events: int
-    # Of the computer that ran it; no part of what was found out.
+    # Time of the computer that ran the replay; not a result.
     wall_s: float
     estimates: str = "user"
     event_order: str = "instant"

@@ -30,7 +30,7 @@ class ReplayPolicy(Record, frozen=True):
     profile: Profile
     estimates: Literal["user", "exact", "predicted"] = "user"
     about: str = ""
-    # Not the scheduler at all, but what an oracle would do without nodes and for free: see `bound`.
+    # Not the scheduler, but the oracle of `bound`, which has no nodes and no costs.
     oracle: bool = False
 
 
@@ -66,7 +66,7 @@ _NAMED: tuple[tuple[str, Profile, str], ...] = (
     ("fair-share", _profile(_by("fair-share"), "easy"), "who used least of late first, others fill the gaps"),
     ("default", Profile(max_placements_per_cycle=_PLACEMENTS), "what a new installation goes by"),
 )
-# What a profile leaves to itself is learnt, as an installation would.
+# Without stated estimates run times are learnt, as in an installation.
 POLICIES: dict[str, ReplayPolicy] = {
     name: ReplayPolicy(name=name, profile=profile, about=about, estimates="predicted" if name == "default" else "user")
     for name, profile, about in _NAMED

@@ -1,4 +1,4 @@
-"""Whether jobs start when they are told they will: told and judged in replays as the service does it."""
+"""Whether jobs start when predicted: predictions are made and scored in replays as the service does it."""
 
 from ares.api.predictions import Hits
 from ares.check.replay.decisions import CycleDecisions

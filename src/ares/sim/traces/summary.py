@@ -1,4 +1,4 @@
-"""The figures that a replay is judged by."""
+"""The figures of a replay."""
 
 import numpy as np
 

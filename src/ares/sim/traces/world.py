@@ -37,12 +37,12 @@ from ares.model.state import TERMINAL, ExitInfo, Job, JobState, Placement, Rate
 from ares.sim.traces.books import ReplayBooks
 from ares.sim.traces.machine import machine
 
-# What is to happen, and in which order at one instant.
+# Kinds of events, in their order at one instant.
 END, UP, DOWN, RETRY, SUBMIT, LOOK, LEAVE, DUE = range(8)
 # Time, kind, the job or node, and the attempt or the duration.
 Event = tuple[float, int, int, float]
 
-# The service looks every second: so long after its estimate a job is seen to run on.
+# The service looks every second, so an overrun is noticed this long after the estimate.
 _LOOK_S = 1.0
 _WELL = ExitInfo(code=0)
 # Times are sums: what is left may differ from what was done by their rounding.
@@ -67,7 +67,7 @@ class ReplayWorld:
         self._chance = random.Random(seed)
         # What placements draw and cost, by what they are of where.
         self._rates: dict[tuple[object, ...], tuple[Rate, ...]] = {}
-        # Jobs that run although they were thought to have ended: the next cycle thinks of another end.
+        # Jobs that run beyond their estimate: the next cycle makes a new one.
         self._overdue: set[int] = set()
         self._expected: dict[int, float | None] = {}
         self._records = {name: record for name in cluster.rows if (record := cluster.table.records[cluster.rows[name]])}
@@ -90,7 +90,7 @@ class ReplayWorld:
     # ---- submissions
 
     def submit(self, job: int) -> bool:
-        """Whether it got into the queue: what could never run here is refused, as admission would."""
+        """Whether the job got into the queue. A job that can never run here is refused, as by admission."""
         one, spec = self.trace.jobs[job], self.specs[job]
         stepped = begin(
             id=f"{job:08d}", tenant=one.tenant, spec=spec, name=spec.name, submitted_by=one.user or one.tenant,
@@ -131,7 +131,7 @@ class ReplayWorld:
         assert found is not None, f"job {job_id} waits"
         return found
 
-    # ---- what a cycle decided
+    # ---- decisions of a cycle
 
     def apply(self, plan: Plan) -> list[AttemptStart]:
         """As the scheduling service does, in the same order."""
@@ -189,13 +189,13 @@ class ReplayWorld:
         self._expect(job, ends)
 
     def _expect(self, job: int, ends: float) -> None:
-        """Should it outlive what the scheduler thinks, that is worth a look then."""
+        """Adds a look for the case that the job outlives its estimate."""
         ends_at = self._expected[job] = self.cluster.holdings[f"{job:08d}"].ends_at
         if ends_at is not None and ends_at + _LOOK_S < ends:
             self._push(max(ends_at + _LOOK_S, self.now), LOOK, job, _attempt(self._state(job)))
 
     def look(self, job: int, attempt: float) -> bool:
-        """Whether it still runs; if so and it was to have ended by now, the next cycle thinks of another end."""
+        """Whether the attempt still runs. If it is beyond its estimate, the next cycle makes a new one."""
         if not self.runs(job, attempt):
             return False
         # A cycle in between may have thought of another end already.
@@ -222,7 +222,7 @@ class ReplayWorld:
         return found
 
     def true_run(self, one: TraceJob, places: Iterable[Placement]) -> float:
-        """The slowest rank decides."""
+        """The true run time on these placements, by the slowest rank."""
         if not one.runs_s:
             return one.run_s
         models = {self._records[place.node].info.gpus[place.gpus[0]].model for place in places if place.gpus}
@@ -231,7 +231,7 @@ class ReplayWorld:
     # ---- ends
 
     def runs(self, job: int, attempt: float) -> bool:
-        """Whether that is still so: an attempt that was taken away does not end by itself."""
+        """Whether that attempt still runs. A preempted attempt does not end by itself."""
         state = self.states[job]
         return state is not None and state.phase == "RUNNING" and _attempt(state) == attempt
 
@@ -294,7 +294,7 @@ class ReplayWorld:
             self._preempt(int(victim), f"job {eviction.job}", eviction.reason)
 
     def leave(self, job: int, attempt: float) -> bool:
-        """The gap it ran in is over. Whether it was still there."""
+        """The gap that the job used is over. Whether the job still ran in it."""
         if not self.runs(job, attempt):
             return False
         self._preempt(job, "scheduler", "the gap it ran in ends")
@@ -362,7 +362,7 @@ class ReplayWorld:
         self._gone(job, before, state)
 
     def repair(self, node: int) -> bool:
-        """Whether it is back: of two failures at once the longer one counts."""
+        """Whether the node is back. Of two failures at once the longer one counts."""
         if self.down.get(node, 0.0) > self.now:
             return False
         self.down.pop(node, None)
@@ -394,5 +394,5 @@ class ReplayWorld:
 
 
 def _attempt(state: JobState) -> int:
-    """Tells attempts apart, and what a gang is before and after it changed."""
+    """A number that differs between attempts, and between sizes of a gang."""
     return (state.attempt << 20) + state.generation

@@ -16,7 +16,7 @@ COLUMNS = ("job_id", "num_gpu", "submit_time", "duration")
 _ITERATIONS = ("iterations", "iteration_time")
 _COMMAND = ("true",)
 _CPUS_PER_GPU = 4
-# Whose the job is, whichever of these is there.
+# Columns that name the owner of a job. The first one present counts.
 _OWNERS = ("user", "vc", "tenant")
 
 

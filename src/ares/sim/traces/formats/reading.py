@@ -18,7 +18,7 @@ _NUMBER_MAX = 1e12
 
 
 class Repairs:
-    """Counts what was put right or left out, to be told in the end."""
+    """Counts records that were repaired or left out, for the warnings."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -78,7 +78,7 @@ class Row(NamedTuple):
     cells: dict[str, str]
 
     def number(self, column: str) -> float:
-        """Whatever its sign."""
+        """A number of either sign."""
         return number(self.file, self.line, column, self.cells[column])
 
     def number_or_none(self, column: str) -> float | None:
@@ -133,7 +133,7 @@ def header(path: Path) -> tuple[str, ...]:
 
 
 def trace(path: Path, jobs: Iterable[TraceJob], nodes: tuple[NodeInfo, ...], repairs: Repairs) -> Trace:
-    """In order, each id once."""
+    """The trace with its jobs in order, each id once."""
     seen: set[str] = set()
     once: list[TraceJob] = []
     for job in jobs:
