@@ -11,7 +11,7 @@ from ares.model.isolation import LEVELS
 from ares.model.job import JobSpec, JobTerm, NodeTerm, NumaPolicy, Qos, Resources, TopologyLevel
 
 Pairs = tuple[tuple[str, str], ...]
-# So many of a job's references count for where it goes.
+# So many of a job's input references count for where it goes.
 _REFS_MAX = 64
 
 
@@ -26,7 +26,7 @@ class Near(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Of one rank, with what the whole gang needs beside it."""
+    """What one rank asks for, with what the whole gang needs beside it."""
 
     cpu_milli: int = 1000
     memory_mib: int = 256
@@ -51,18 +51,18 @@ class Ask(NamedTuple):
     tolerations: tuple[tuple[str, str | None], ...] = ()
     residency: tuple[str, ...] = ()
     inputs: tuple[tuple[str, int], ...] = ()
-    # How long it runs on which GPU model, where that makes a difference.
+    # Run times by GPU model, where they differ.
     runs: Runs = ()
-    # The reservation whose room it uses: that and no other.
+    # The reservation whose room the job uses: that and no other.
     reservation: str = ""
     # May not be preempted: kept off nodes that may be taken away.
     firm: bool = False
-    # With a reservation: how long before its end it is told to leave.
+    # With a reservation: how long before its end the job is told to leave.
     leave_s: float = 0.0
-    # How well it is kept apart, by its place in `LEVELS`; and without a network.
+    # The isolation level as an index of `LEVELS`; and whether the job runs without a network.
     isolation: int = 0
     offline: bool = False
-    # Nodes where it failed before: the last to be chosen.
+    # Nodes where the job failed before: the last to be chosen.
     avoid: tuple[str, ...] = ()
 
     @property
@@ -72,7 +72,7 @@ class Ask(NamedTuple):
 
 
 def asks_of(spec: JobSpec, tenant: str) -> tuple[Ask, ...]:
-    """One for each alternative, in the job's order of preference."""
+    """One ask for each alternative, in the job's order of preference."""
     first = _ask(spec, spec.resources, tenant)
     if not spec.alternatives:
         return (first,)
@@ -114,7 +114,7 @@ def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
 
 
 def _inputs(spec: JobSpec) -> tuple[tuple[str, int], ...]:
-    """Data by name with its size. A reference alone has none: it counts as the least there is."""
+    """Datasets by name with their sizes. A reference has no size: it counts as the smallest."""
     sized = {one.name: one.size_mib for one in spec.inputs}
     return tuple(sorted((dict.fromkeys(spec.input_refs[:_REFS_MAX], 1) | sized).items()))
 

@@ -39,7 +39,7 @@ POLICIES = "/policies/"
 # Every version of each policy that is kept.
 POLICY_HISTORY = "/policy-history/"
 ALERTS = "/alerts/"
-# Of the audit chains that are on replicas' disks: how far each had come, and the public keys that this is signed by.
+# For the audit chains on replicas' disks: how far each had come, and the public keys that heads are signed by.
 AUDIT_HEADS = "/audit-heads/"
 AUDIT_KEYS = "/audit-keys/"
 QUOTAS = "/quotas/"
@@ -61,9 +61,9 @@ EPOCH = "/epoch"
 SETTLED = "/settled"
 # Written to find out whether the store takes writes.
 PROOF = "/proof"
-# That there was a first administrator: no other is made, whatever became of the first.
+# Proof that there was a first administrator: no other is made, whatever became of the first.
 BOOTSTRAP = "/bootstrap"
-# What time it was when the leader last looked.
+# The time when the leader last looked.
 CLOCK = "/clock"
 # By which format records are written, see core/store_format.py.
 FORMAT = "/format"
@@ -95,7 +95,7 @@ def tenant_events(tenant: str) -> str:
 
 
 def is_event_tail(text: str) -> bool:
-    """Whether it may be what is left of an event's key without its tenant's prefix, or nothing."""
+    """Whether the text may be the rest of an event's key after its tenant's prefix, or is empty."""
     return len(text) <= 64 and all(char.isascii() and (char.isalnum() or char in "_/") for char in text)
 
 
@@ -132,7 +132,7 @@ def user(tenant_name: str, name: str) -> str:
 
 
 def identity(text: str) -> str:
-    """Of "issuer subject", which may be long and hold anything."""
+    """The key for "issuer subject", which may be long and hold any character."""
     return f"{IDENTITIES}{hashlib.sha256(text.encode()).hexdigest()}"
 
 
@@ -165,7 +165,7 @@ def reservation(name: str) -> str:
 
 
 def scoped(tenant_name: str, name: str) -> str:
-    """What is a tenant's, or with no tenant the platform's own. No tenant can be called "-"."""
+    """The end of a key of what a tenant owns, or without a tenant the platform. No tenant can be called "-"."""
     return f"{tenant_name or '-'}/{name}"
 
 

@@ -12,12 +12,12 @@ class Steady(NamedTuple):
     jumped_since: float | None = None
 
     def now(self, monotonic: float) -> float:
-        """Goes on by itself: never backwards, and never in leaps."""
+        """Goes on with the monotonic clock: never backwards, and never in leaps."""
         return self.at + (monotonic - self.since)
 
     def looked(self, wall: float, monotonic: float, at_once_s: float, after_s: float) -> "Steady":
-        """A clock that is ahead is followed if it is so by little, or has been so for long; one that was set back is
-        not."""
+        """A wall clock that is ahead is followed if it is so by little, or has been so for long; one that was set
+        back is not."""
         ahead_s = wall - self.now(monotonic)
         if ahead_s <= 0:
             return self if self.jumped_since is None else self._replace(jumped_since=None)

@@ -13,7 +13,7 @@ Steps = Generator[None, None, T]
 
 
 def at_once(steps: Steps[T]) -> T:
-    """All of them, one after the other."""
+    """Runs all steps, one after the other."""
     while True:
         try:
             next(steps)
@@ -22,7 +22,7 @@ def at_once(steps: Steps[T]) -> T:
 
 
 class in_steps(Generic[P, T]):  # noqa: N801 - a decorator
-    """A function that can be called, or taken step by step."""
+    """A function that can be called at once, or taken step by step."""
 
     def __init__(self, steps: Callable[P, Steps[T]]) -> None:
         self.steps = steps

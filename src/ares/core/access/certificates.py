@@ -1,4 +1,4 @@
-"""Certificates of machines: what they say, how long they are good, and when they are no longer."""
+"""Certificates of machines: what they say, how long they are good, and when they are revoked."""
 
 import re
 from typing import Final, Literal
@@ -13,9 +13,9 @@ from ares.model.machine import Certificate, MachineRecord, MachineRole, Presente
 LIFE_S: Final = 24 * 3600
 # Clocks of machines differ: a certificate begins this long before it is issued.
 SKEW_S: Final = 300
-# Renewed when this much of its life is over.
+# A certificate is renewed when this much of its life is over.
 RENEW_SHARE: Final = 2 / 3
-# The name that control planes prove by a certificate of the same authority, wherever they are reached.
+# The name that control planes prove by a certificate of the same authority, whatever their address.
 CONTROL_PLANE: Final = "control-plane.ares.internal"
 _IDENTITY = re.compile(r"ares://(node|cluster)/([A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?)", re.ASCII)
 _PLATFORM: Final = "system"
@@ -57,7 +57,7 @@ def verify(machine: MachineRecord | None, shown: Presented, now: float) -> Princ
 
 
 def with_certificate(machine: MachineRecord, fresh: Certificate, presented: str, now: float) -> MachineRecord:
-    """Listed beside the one that was presented, which is good until it ends, and the ones that were revoked."""
+    """The machine with a new certificate, beside the presented one, which is good until it ends, and revoked ones."""
     kept = tuple(
         one
         for one in machine.certificates
@@ -94,11 +94,11 @@ def _traded(machine: MachineRecord, token: str, key_sha256: str) -> bool:
 
 
 def taken_back(machine: MachineRecord, by: str, now: float) -> MachineRecord:
-    """All that was issued so far, whatever the clocks of replicas say. Not just one more: a record that was restored
-    from a backup may count less than certificates that were issued after it."""
+    """Revokes all certificates issued so far, whatever the clocks of replicas say. Not just by one more: a record that
+    was restored from a backup may have a lower number than certificates that were issued after it."""
     return replace(machine, generation=max(int(now), machine.generation + 1), revoked_by=by)
 
 
 def renew_after_s(issued_at: int, ends_at: int, now: float) -> float:
-    """How long to wait before asking for the next one."""
+    """How long to wait before asking for the next certificate."""
     return max(0.0, issued_at + RENEW_SHARE * (ends_at - issued_at) - now)

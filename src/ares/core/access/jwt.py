@@ -21,9 +21,9 @@ from ares.model.provider import Algorithm, Provider
 
 TEXT_CHARS_MAX: Final = 16_384
 _TEXT: Final = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]*)", re.ASCII)
-# Clocks differ by so much.
+# Clocks may differ by so much.
 LEEWAY_S: Final = 30.0
-# Each would have the token choose its own key, or its own rules.
+# With each of these a token would choose its own key, or its own rules.
 _FORBIDDEN: Final = ("jku", "jwk", "x5u", "x5c", "crit", "b64", "zip")
 _ALGORITHMS: Final = frozenset[str](get_args(Algorithm))
 
@@ -42,9 +42,9 @@ class VouchedPerson(Record, frozen=True):
 
     identity: str
     expires_at: float
-    # The tenant they must be of; empty: any.
+    # The tenant that the person must be of; empty: any.
     tenant: str = ""
-    # What a record made for them would say; without a name none is made.
+    # What a new user's record would say; without a name none is made.
     name: str = ""
     role: Role = "viewer"
 
@@ -54,7 +54,7 @@ def bad(why: str) -> Refusal:
 
 
 def looks_signed(text: str) -> bool:
-    """Whether it is of the form of a signed token: header, payload and signature."""
+    """Whether the text has the form of a signed token: header, payload and signature."""
     return text.count(".") == 2
 
 
@@ -105,7 +105,7 @@ def check(claims: Mapping[str, Any], provider: Provider, now: float) -> VouchedP
 
 
 def _placed(person: VouchedPerson, claims: Mapping[str, Any], provider: Provider) -> VouchedPerson | Refusal:
-    """With the tenant it is claimed for, and what a new record would say."""
+    """The person with the claimed tenant, and with what a new record would say."""
     tenant = provider.tenant or ""
     if provider.tenant_claim:
         claimed = claims.get(provider.tenant_claim)

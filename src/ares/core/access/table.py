@@ -55,7 +55,7 @@ _MACHINES: Final[Mapping[Permission, Mapping[Role, Scope]]] = {
     "cluster:link": {"cluster": "self"},
     "machines:join": {"node": "self", "cluster": "self"},
 }
-# Not part of what a role may do as such: only a credential that names it has it, which is a join token.
+# Not part of a role as such: only a credential that names it has it, which is a join token.
 BY_NAME_ONLY: Final = frozenset[Permission]({"machines:join"})
 
 TABLE: Final[Mapping[Permission, Mapping[Role, Scope]]] = {
@@ -74,7 +74,7 @@ GRANTS: Final[Mapping[Role, tuple[Role, ...]]] = {
 }
 
 
-# Scopes that do not end at one's own tenant.
+# Scopes that reach beyond the principal's own tenant.
 WIDE: Final = frozenset[Scope | None]({"facts", "any", "glass"})
 
 
@@ -96,7 +96,7 @@ def reaches(who: Principal, permission: Permission, tenant: str, made_by: str | 
 
 
 def sees_all(who: Principal) -> bool:
-    """Whether it is shown what concerns other tenants' jobs too."""
+    """Whether the principal is shown what concerns other tenants' jobs too."""
     return scope_of(who, "jobs:read") in WIDE
 
 

@@ -9,7 +9,7 @@ from ares.model.job import ARGV_BYTES_MAX, ENV_BYTES_MAX, JobSpec
 
 LABELS_MAX = 64
 RESERVED_PREFIX = "ARES_"
-# Set by the agent for every attempt: a value from the job would be overwritten without a word.
+# Variables that the agent sets for every attempt: a value from the job would be overwritten silently.
 RESERVED_ENV = frozenset({
     "RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
     "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
@@ -29,7 +29,7 @@ def decide(spec: JobSpec) -> Admission | Refusal:
 
 
 def too_late(spec: JobSpec, now: float) -> Refusal | None:
-    """Whether the deadline is over. Apart from `decide`, for a request made in time may be repeated later."""
+    """Whether the deadline is over. Apart from `decide`, as a request made in time may be repeated later."""
     if spec.deadline_at is None or spec.deadline_at > now:
         return None
     message = f"the deadline passed {span(now - spec.deadline_at)} ago"

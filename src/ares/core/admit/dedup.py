@@ -1,4 +1,4 @@
-"""Seen before? The same request id with the same payload is the same job; with another, a conflict."""
+"""Idempotent submission: the same request id with the same payload is the same job; with another, a conflict."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""How well a job is kept apart: what it asks for, and what its tenant asks for all of its jobs."""
+"""The isolation of a job: what it asks for, and what its tenant asks for all of its jobs."""
 
 from msgspec.structs import replace
 

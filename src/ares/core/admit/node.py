@@ -7,7 +7,7 @@ from ares.model.node import NODE_BYTES_MAX, NodeInfo, NodeRecord, Taint
 
 
 class _Kept(Record, frozen=True):
-    """Of a node's record, what does not come from its agent."""
+    """The part of a node's record that does not come from its agent."""
 
     incarnation: Number
     registered_at: float = 0.0
@@ -34,7 +34,7 @@ def node_flaw(info: NodeInfo) -> str:
 
 
 def usable_node(value: bytes) -> NodeRecord:
-    """A record as it is stored. Raises ValueError when it cannot be used."""
+    """A stored record, decoded. Raises ValueError when it cannot be used."""
     record = msgspec.json.decode(value, type=NodeRecord)
     if flaw := node_flaw(record.info):
         raise ValueError(flaw)
@@ -42,8 +42,8 @@ def usable_node(value: bytes) -> NodeRecord:
 
 
 def salvaged_node(value: bytes, name: str, revision: int) -> NodeRecord:
-    """As `usable_node`; of a record that cannot be used, what operators said and the count of its incarnations. Where
-    nothing can be read, the store's `revision` is above every number it may have had."""
+    """The same as `usable_node`; of a record that cannot be used, what operators set and its incarnation count. Where
+    nothing can be read, the store's `revision` is above every incarnation it may have had."""
     try:
         return usable_node(value)
     except ValueError:

@@ -21,7 +21,7 @@ def _resources(spec: JobSpec) -> Refusal | None:
 
 
 def _gpu_wishes(path: str, wants: Resources) -> Refusal | None:
-    """What is said about GPUs needs GPUs."""
+    """Wishes about GPUs need GPUs."""
     if wants.gpus > 0:
         return None
     fix = f"set {path}.gpus to 1 or more"

@@ -54,7 +54,7 @@ def _host(host: str) -> str | None:
 
 
 def _dots(path: str) -> str | None:
-    """A path that means another one than it says."""
+    """Why a path means another one than it says; None when it does not."""
     steps = [unquote(step) for step in path.split("/")]
     if any(step in (".", "..") or set(step) & {"/", "\\", "\0"} for step in steps):
         return "its path has a ., a .. or an encoded slash in it"

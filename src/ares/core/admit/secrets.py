@@ -8,7 +8,7 @@ from ares.model.secret import SECRETS_BYTES_MAX, SecretRecord
 
 
 def declared(spec: JobSpec) -> Refusal | None:
-    """What is wrong with how they are declared, whatever they are."""
+    """What is wrong with how the job declares its secrets, whatever their values."""
     for ref in spec.secrets:
         if (ref.env is None) == (ref.file is None):
             message = f"secret {ref.name}: it is to be given either as env or as file"
@@ -25,7 +25,7 @@ def declared(spec: JobSpec) -> Refusal | None:
 
 
 def unavailable(tenant: str, spec: JobSpec, known: Mapping[str, SecretRecord]) -> Refusal | None:
-    """What is wrong with them as they are now; `known` are all, by "tenant/name"."""
+    """What is wrong with the job's secrets as they are now; `known` are all secrets, by "tenant/name"."""
     sizes = dict[str, int]()
     for ref in spec.secrets:
         record = known.get(f"{tenant}/{ref.name}")
@@ -43,6 +43,6 @@ def unavailable(tenant: str, spec: JobSpec, known: Mapping[str, SecretRecord]) -
 
 
 def env_size(spec: JobSpec, sizes: Mapping[str, int]) -> int:
-    """What the environment takes with secrets of these sizes, by name, as the kernel counts."""
+    """The size of the environment with secrets of these sizes, by name, as the kernel counts."""
     plain = sum(len(f"{name}={value}".encode()) + 1 for name, value in spec.env.items())
     return plain + sum(len(ref.env) + sizes[ref.name] + 2 for ref in spec.secrets if ref.env is not None)

@@ -1,4 +1,4 @@
-"""Classes of service: what the one that a job names makes of it when it is submitted."""
+"""Classes of service: the times that a job's class gives it when it is submitted."""
 
 from collections.abc import Mapping
 

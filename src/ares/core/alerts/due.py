@@ -9,13 +9,13 @@ from ares.model.alert import AlertRecord, ChannelRecord, Notice, Sent
 # ---- When an alert is the same one again, and when it begins anew.
 
 
-# What was quiet for so long is told again.
+# An alert that was quiet for so long is told again.
 EPISODE_S = 3600.0
 _LOUDNESS = {"info": 0, "warning": 1, "critical": 2}
 
 
 def again(known: AlertRecord, fresh: AlertRecord) -> AlertRecord:
-    """`known` as it is after it was raised once more. What got worse, was over or was quiet begins anew."""
+    """`known` after it was raised once more. An alert that got worse, was over or was quiet begins anew."""
     worse = _LOUDNESS[fresh.severity] > _LOUDNESS[known.severity]
     anew = known.state == "resolved" or fresh.last_at - known.last_at > EPISODE_S or worse
     if anew:
@@ -52,14 +52,14 @@ def notice_of(alert: AlertRecord) -> Notice:
 def due(
     alerts: Iterable[AlertRecord], channels: Mapping[str, ChannelRecord], now: float
 ) -> tuple[list[tuple[AlertRecord, str]], float | None]:
-    """What is to be sent now, and how long until the next is."""
+    """The alerts to send now, and how long until the next is due."""
     found: list[tuple[AlertRecord, str]] = []
     wait: float | None = None
     for alert in alerts:
         if alert.state == "resolved":
             continue
         for name, channel in channels.items():
-            # What was there before the channel is old news.
+            # An alert from before the channel is old news.
             if not channel.wants(alert) or alert.first_at < channel.created_at:
                 continue
             at = _next(alert, alert.sent.get(name, Sent()))
@@ -77,7 +77,7 @@ def _next(alert: AlertRecord, sent: Sent) -> float | None:
 
 
 def marked(alert: AlertRecord, channel: str, episode: int, error: str | None, final: bool, now: float) -> AlertRecord:
-    """After a try: arrived without an error, else to be tried again, ever less often, and at last given up."""
+    """The alert after a try: delivered without an error, else tried again, ever less often, and at last given up."""
     before = alert.sent.get(channel, Sent())
     if before.episode > episode:
         return alert

@@ -8,7 +8,7 @@ import msgspec
 
 from ares.model.audit import NO_HASH, AuditDraft, AuditEntry, AuditHead, AuditStub
 
-# Of whatever people supply: long enough to tell things apart.
+# The most of any text that people supply: long enough to tell things apart.
 TEXT_CHARS_MAX = 200
 _HASH = b',"hash":"'
 _END = b'"}\n'
@@ -19,16 +19,16 @@ Seal = Callable[[bytes], str]
 _SEAL = b',"seal":"'
 # Its name, 64 hexadecimal digits, a quotation mark.
 _SEALED = len(_SEAL) + 64 + 1
-# A clock that is corrected by less does not turn time back here; one that was wrong by more is believed again.
+# A clock corrected by less does not turn time back here; a clock that was wrong by more is believed again.
 _SET_BACK_S = 3600.0
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(AuditEntry).decode
-# What an entry has beside the draft, in front: numbers and hashes, and the chain's name.
+# The fields of an entry before the draft's: numbers, hashes, and the chain's name.
 _IN_FRONT = '{"seq":%d,"prev":"%s","at":%.6f,"chain":%s,'
 
 
 def clean(text: str) -> str:
-    """On one line and of bounded length, whatever was in it: what does not print is written as its number."""
+    """The text on one line and of bounded length: what does not print is written as its number."""
     if len(text) > TEXT_CHARS_MAX:
         text = text[: TEXT_CHARS_MAX - 1] + "…"
     if text.isprintable():
@@ -37,7 +37,7 @@ def clean(text: str) -> str:
 
 
 class ChainWriter:
-    """Gives drafts their place. Not advanced by what could not be written: see `back`."""
+    """Gives drafts their place in the chain. A failed write does not advance it: see `back`."""
 
     def __init__(
         self, chain: str, seq: int = 0, hash_: str = NO_HASH, at: float = 0.0, seal: Seal | None = None
@@ -64,7 +64,7 @@ class ChainWriter:
         return self.seq, self.hash, self.at
 
     def back(self, place: tuple[int, str, float]) -> None:
-        """As if nothing had been added since `place`."""
+        """Goes back to `place`, as if nothing had been added since."""
         self.seq, self.hash, self.at = place
 
 
@@ -72,7 +72,7 @@ def _bytes(draft: AuditDraft) -> bytes:
     try:
         return _encode(draft)
     except UnicodeEncodeError:
-        # No text that came from outside may keep others from being recorded.
+        # No text that came from outside may keep other entries from being recorded.
         return _encode(AuditDraft(operation="auditUnreadable", outcome=draft.outcome, status=draft.status))
 
 
@@ -90,14 +90,14 @@ def entry_of(line: bytes) -> AuditEntry | None:
 
 
 def seal_holds(line: bytes, seal: Seal) -> bool:
-    """Whether the line has a seal, by this key."""
+    """Whether the line has a seal made by this key."""
     body = line[:-_TAIL]
     before, said = body[:-_SEALED], body[-_SEALED:]
     return said.startswith(_SEAL) and hmac.compare_digest(said[len(_SEAL) : -1], seal(before).encode())
 
 
 def signed_bytes(head: AuditHead) -> bytes:
-    """What a head's signature is made over. That it is a head or a stub is part of it: one is not the other."""
+    """The bytes that a head's signature covers. Whether it is a head or a stub is part of them."""
     kind = b"AuditStub\n" if isinstance(head, AuditStub) else b"AuditHead\n"
     return kind + _encode(msgspec.structs.replace(head, signature=""))
 
@@ -114,7 +114,7 @@ class ChainBreak(msgspec.Struct, frozen=True):
 
 
 class Walk:
-    """Follows a chain from where it begins. `broken` is the first broken link, once there is one."""
+    """Follows a chain from its beginning. `broken` is the first broken link, once there is one."""
 
     def __init__(self, chain: str, stub: AuditHead | None = None) -> None:
         self.chain = chain
@@ -132,7 +132,7 @@ class Walk:
         self._wanted = seqs.__contains__
 
     def take(self, line: bytes) -> AuditEntry | None:
-        """One more line. Nothing is taken any more after the first that is wrong."""
+        """Takes one more line. After the first wrong line nothing is taken any more."""
         if self.broken is not None:
             return None
         entry = entry_of(line)
@@ -152,7 +152,7 @@ class Walk:
         return None
 
     def compare(self, heads: list[AuditHead]) -> None:
-        """At the end: whether everything that was signed elsewhere is here, as it was then."""
+        """At the end: whether every signed entry is here, as it was when it was signed."""
         for head in heads:
             if self.begins - 1 <= head.seq <= self.seq and self._marks.get(head.seq) != head.hash:
                 self._break(head.seq, "a signed head names another entry with this number")
@@ -166,7 +166,7 @@ class Walk:
             self.broken = ChainBreak(self.chain, seq, why, missing)
 
 
-# ---- Which signed heads are kept: the newest ones, and of older days the last one each.
+# ---- Signed heads that are kept: the newest ones, and the last one of each older day.
 
 
 RECENT = 60

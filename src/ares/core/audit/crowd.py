@@ -23,7 +23,7 @@ class Crowd:
         self._held: dict[Hashable, AuditDraft] = {}
 
     def admit(self, draft: AuditDraft) -> bool:
-        """Whether it is to be written now."""
+        """Whether the denial is to be written now."""
         sender = draft.token or draft.remote
         key: Hashable = (sender, draft.operation, draft.reason, draft.target)
         if key not in self._seen and len(self._seen) >= KINDS_MAX:
@@ -33,16 +33,16 @@ class Crowd:
         if seen <= (KNOWN_EACH if draft.token else ANONYMOUS_EACH):
             return True
         held = self._held.get(key)
-        # Of what differs between them the last one stands for all.
+        # Where the denials of a kind differ, the last one stands for all.
         self._held[key] = draft if held is None else replace(draft, count=held.count + 1)
         return False
 
     def seen(self, draft: AuditDraft) -> int:
-        """How many of its kind came in this window."""
+        """How many denials of its kind came in this window."""
         return self._seen.get((draft.token or draft.remote, draft.operation, draft.reason, draft.target), 0)
 
     def over(self, now: float, *, end: bool = False) -> list[AuditDraft]:
-        """What was only counted in a window that is over, or so far at the `end`."""
+        """Denials that were only counted in a window that is over, or so far at the `end`."""
         if not end and now - self._since < WINDOW_S:
             return []
         held = list(self._held.values())

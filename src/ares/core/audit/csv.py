@@ -9,13 +9,13 @@ COLUMNS = (
     "at", "chain", "seq", "outcome", "operation", "reason", "tenant", "home", "target", "user", "token", "role",
     "proof", "object", "made", "status", "method", "path", "glass", "count", "remote", "trace", "hash",
 )  # fmt: skip
-# What makes a spreadsheet calculate.
+# Characters that make a cell need quotes.
 _QUOTED = (",", '"', "\r", "\n")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def cell(value: object) -> str:
-    """Quoted where it must be; what would be a formula begins with an apostrophe."""
+    """A cell, quoted where it must be; a text that would be a formula begins with an apostrophe."""
     text = str(value)
     if text.startswith(_FORMULA):
         text = f"'{text}"

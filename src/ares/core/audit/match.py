@@ -19,7 +19,7 @@ class AuditQuery(Record, frozen=True):
     tenant: str = ""
     operation: str = ""
     outcome: AuditOutcome | None = None
-    # As it is, or all that begin with it and a colon.
+    # The whole reason, or its part before a colon.
     reason: str = ""
     object: str = ""
     since: float = 0.0
@@ -28,9 +28,9 @@ class AuditQuery(Record, frozen=True):
 
 
 def needles(query: AuditQuery, only: str) -> tuple[bytes, ...]:
-    """Bytes that every line has which matches: cheaper to look for than to decode all."""
+    """Bytes that every matching line contains: cheaper to look for than to decode all lines."""
     named = (
-        # As the tenant it happened in, or as the one it was aimed at.
+        # The tenant it happened in, or the tenant it was aimed at.
         (b"", only or query.tenant),
         (b'"operation":', query.operation),
         (b'"outcome":', query.outcome or ""),
@@ -71,5 +71,5 @@ def matches(query: AuditQuery, entry: AuditEntry, line: bytes) -> bool:
 
 
 def _ids(entry: AuditEntry) -> tuple[str, ...]:
-    """Without their kinds."""
+    """Ids of the entry's objects, without their kinds."""
     return tuple(name.partition("/")[2] for name in (entry.object, *entry.made))

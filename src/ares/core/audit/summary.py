@@ -11,7 +11,7 @@ RULES = frozenset(
      "channels", "profile", "profiles"}
 )  # fmt: skip
 _QUOTA = frozenset({"quota", "budget", "priority", "queue_full"})
-# Of each list.
+# The most entries of each list.
 LISTED_MAX = 1000
 
 

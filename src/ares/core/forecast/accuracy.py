@@ -7,7 +7,7 @@ from statistics import median
 from ares.api.predictions import Accuracy
 from ares.model.base import Record
 
-# Of so many jobs the median is.
+# The median is over this many of the latest jobs.
 _LATEST = 4096
 
 

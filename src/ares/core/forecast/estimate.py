@@ -10,12 +10,12 @@ from ares.model.state import JobState
 # ---- How long a job runs on which GPU model, where it says so.
 
 
-# (model, seconds); the model "" stands for all that are not named.
+# (model, seconds); the model "" stands for all models that are not named.
 Runs = tuple[tuple[str, float], ...]
 
 
 def runs_by_model(spec: JobSpec) -> Runs:
-    """Empty when the job does not tell models apart. On others than it names it runs as long as it says of itself."""
+    """Empty when the job does not tell models apart. On models it does not name, its general run time counts."""
     said = spec.expected_runtimes_s
     if not said:
         return ()
@@ -25,7 +25,7 @@ def runs_by_model(spec: JobSpec) -> Runs:
 
 
 def runs_on(runs: Runs, gpu_model: str) -> float:
-    """By whole words, as a job asks for a model; of several that fit, the most exact. Without any, the slowest."""
+    """Models are matched by whole words; of several that fit, the most exact counts. Without any, the slowest."""
     name = words(gpu_model)
     fits = [(len(wanted), seconds) for model, seconds in runs if (wanted := words(model)) <= name]
     if not fits:
@@ -35,12 +35,12 @@ def runs_on(runs: Runs, gpu_model: str) -> float:
 
 
 def fastest(runs: Runs) -> float:
-    """On the best of the models it names."""
+    """The run time on the best of the models that the job names."""
     return min(seconds for model, seconds in runs if model)
 
 
 class Estimate(NamedTuple):
-    """Seconds. Four of five like jobs end between `low` and `high`; with nothing to go by the three are equal.
+    """Run times in seconds. Four of five like jobs end between `low` and `high`; without history the three are equal.
 
     `seconds` is the likely run time: the order may go by it. Holds and promises go by `hold_s`, never less than
     what the job states, nor than its limit."""
@@ -49,12 +49,12 @@ class Estimate(NamedTuple):
     low: float
     high: float
     basis: str
-    # The most that is known of it: what it states, an upper quantile of its history, its limit with the grace.
+    # The longest run time known: what the job states, an upper quantile of its history, its limit with the grace.
     longest: float = 0.0
 
     @property
     def hold_s(self) -> float:
-        """How long room is taken to be held: others plan around it, so it is rather too long than too short."""
+        """How long room is taken to be held: plans are made around it, so it is rather too long than too short."""
         return max(self.seconds, self.longest)
 
 
@@ -76,12 +76,12 @@ def stated(spec: JobSpec, gpu_model: str | None = None) -> Estimate | None:
 
 
 # A job that fails by itself, or at its limit, held its place that long, and the next of its kind may do the same.
-# One that was cancelled, lost its node or could not be staged tells nothing.
+# A job that was cancelled, lost its node or could not be staged tells nothing.
 _ITS_OWN: frozenset[FailureClass | None] = frozenset({"exit", "signal", "oom", "time-limit"})
 
 
 def run_time(state: JobState) -> float | None:
-    """From the grant to the end, or None when it did not run its course, or not in one piece."""
+    """From the grant to the end; None when the job did not run its course, or not in one piece."""
     by_itself = state.phase == "SUCCEEDED" or (
         state.phase == "FAILED" and state.exit is not None and state.exit.failure in _ITS_OWN
     )

@@ -41,7 +41,7 @@ class _Given(NamedTuple):
 
 
 class Etas:
-    """Widens and narrows what is said about waits by what came of it."""
+    """Widens and narrows the intervals given for waits by how the starts turned out."""
 
     def __init__(self, data: EtasData = EtasData()) -> None:  # noqa: B008 - frozen
         self._spreads = {bucket: Spread(spread) for bucket, spread in data.spreads.items()}
@@ -58,7 +58,7 @@ class Etas:
         return job_id in self._first
 
     def interval(self, wait: Wait) -> tuple[float, float]:
-        """Seconds from now."""
+        """The earliest and the latest start, in seconds from now."""
         said_s = min(wait.seconds, LONGEST_S)
         spread = self._spreads.get(_bucket(said_s, wait.share)) or _UNTAUGHT
         return spread.around(said_s, FLOOR_S)
@@ -72,7 +72,7 @@ class Etas:
         self._latest[job_id] = given
 
     def started(self, job_id: str, now: float) -> bool | None:
-        """Whether it started within what it was told first; None when it was told nothing."""
+        """Whether the job started within the interval it was told first; None when it was told nothing."""
         first, latest = self._first.pop(job_id, None), self._latest.pop(job_id, None)
         if first is None or latest is None:
             return None
@@ -87,7 +87,7 @@ class Etas:
         self._latest.clear()
 
     def gone(self, job_id: str) -> None:
-        """It left the queue without having started."""
+        """The job left the queue without having started."""
         self._first.pop(job_id, None)
         self._latest.pop(job_id, None)
 

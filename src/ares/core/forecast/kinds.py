@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 from ares.model.job import JobSpec
 
-# Neither a name nor an account contains it.
+# Part of no name and of no account.
 _PART = "\x1f"
-# What others than the account itself did tells little: it takes more of it.
+# Jobs of other accounts tell little: it takes more of them.
 OTHERS_MIN = 8
 
 
 class JobKind(NamedTuple):
-    """`account` is "tenant/team/user"; `gpu_model` is what it got, None while it waits."""
+    """`account` is "tenant/team/user"; `gpu_model` is the model it got, None while it waits."""
 
     account: str
     name: str
@@ -22,13 +22,13 @@ class JobKind(NamedTuple):
 
 
 class KindLevel(NamedTuple):
-    """What jobs have in common. `others`: not only the account's own."""
+    """What jobs have in common. `others`: also jobs of other accounts."""
 
     words: str
     others: bool = False
 
 
-# The first that has enough to tell is asked.
+# The first level with enough runs is used.
 LEVELS = (
     KindLevel("of that name, shape and time limit"),
     KindLevel("of that name and time limit"),
@@ -55,7 +55,7 @@ def kind_of(spec: JobSpec, account: str, gpu_model: str | None = None) -> JobKin
 
 @lru_cache(maxsize=4096)
 def keys_of(kind: JobKind) -> tuple[str, ...]:
-    """One for each level."""
+    """One key for each level."""
     account, name, shape, limit_s, _ = kind
     limit = "" if limit_s is None else f"{limit_s:g}"
     tenant = account.split("/", 1)[0]

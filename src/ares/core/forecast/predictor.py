@@ -31,8 +31,8 @@ _LEAST_S = 1.0
 
 
 def overrun(estimate_s: float, ran_s: float) -> float:
-    """The run time to plan by where nothing bounds it: as far beyond its estimate again as it is already. An overrun of
-    an instant moves a promise by a second, one of an hour by an hour."""
+    """The run time to plan by where nothing bounds it: the job is taken to run on for as long as it is late already.
+    An overrun of an instant moves a promise by a second, one of an hour by an hour."""
     return ran_s + max(_LEAST_S, ran_s - estimate_s)
 
 
@@ -47,29 +47,29 @@ def corrected(estimate_s: float, ran_s: float, limit_s: float | None = None) -> 
 # Kinds of jobs remembered; the kind that was not seen for longest is forgotten first.
 KINDS_MAX = 50_000
 _ACCOUNTS_MAX = 10_000
-# Which quantile of what like jobs took is planned by: chosen on the first halves of KTH and SDSC.
+# The quantile of like jobs' run times that plans go by: chosen on the first halves of KTH and SDSC.
 _PLANNED = 0.5
-# And which is paid by.
+# The quantile that cost estimates go by.
 _PAID = 0.9
-# Which one holds and promises go by: room given back early costs nothing, room given back late breaks a promise.
+# The quantile that holds and promises go by: room given back early costs nothing, late it breaks a promise.
 _HELD = 0.9
 _SHORTEST_S = 1.0
-# Kinds of evidence from runs under the job's own name; a job that was given none has the name of all such jobs.
+# Kinds of evidence from runs under the job's own name; a job without a name has the name of all such jobs.
 _OWN_NAME = frozenset("abcdm")
 _NAMELESS = "job"
-# Comparisons of what an account states with its history before history may win, and what an older one counts.
+# Comparisons of an account's statements with its history before history may win, and the weight of older ones.
 _COMPARED_MIN = 5
 _COMPARED_DECAY = 0.9
 # Pairs of runs it takes to say how much faster one GPU model is than another.
 _MODEL_RUNS_MIN = 3
 
 _T = TypeVar("_T")
-# (distance of what it stated, distance of its history, comparisons)
+# (error of what the account stated, error of its history, comparisons)
 TrustData = tuple[float, float, int]
 
 
 class PredictorData(Record, frozen=True):
-    """All it knows, as plain data: what is kept is read back to the same answers."""
+    """All that was learned, as plain data: read back, it gives the same answers."""
 
     histories: dict[str, tuple[float, ...]] = {}
     spreads: dict[str, SpreadData] = {}
@@ -95,7 +95,7 @@ class _Predicted(NamedTuple):
     used: Estimate | None
     stated: Estimate | None
     past: _Past | None
-    # Of the spreads at that moment.
+    # The ends of the spreads at that moment.
     stated_ends: IntervalEnds | None = None
     past_ends: IntervalEnds | None = None
 
@@ -109,7 +109,7 @@ class _Met(NamedTuple):
 class Predictor:
     """Part of the scheduler's picture of the cluster; the code that keeps the picture up to date also teaches it.
 
-    Asking changes nothing: two that were taught the same in the same order give the same answers.
+    Asking changes nothing: two predictors that were taught the same in the same order give the same answers.
     """
 
     def __init__(self, policy: PredictionPolicy = PredictionPolicy(), data: PredictorData = PredictorData()) -> None:  # noqa: B008 - frozen
@@ -119,9 +119,9 @@ class Predictor:
         self._trust: dict[str, TrustData] = dict(data.trust)
         self._models = dict.fromkeys(data.models)
         self._judged = AccuracyCount(data.judged)
-        # A trained model, where one is installed that did better than like jobs' runs.
+        # A trained model, where one is installed that did better than the runs of like jobs.
         self.forest: Forest | None = None
-        # Jobs that have not ended: what they are, and what was said of each when it came.
+        # Jobs that have not ended: their kind, and what was said of each when it came.
         self._met: dict[str, _Met] = {}
 
     @property
@@ -177,11 +177,11 @@ class Predictor:
         return None if spread is None else spread.ends
 
     def corrected(self, estimate_s: float, ran_s: float, limit_s: float | None) -> float:
-        """What to plan by once a job has run longer than it was to. `limit_s` is with the grace."""
+        """The run time to plan by once a job has run longer than its estimate. `limit_s` is with the grace."""
         if self.policy.correction == "steps":
             return corrected(estimate_s, ran_s, limit_s)
         if limit_s is not None:
-            # Beyond it a job is about to be ended.
+            # A job beyond its limit is about to be ended.
             return max(limit_s, ran_s + 1.0)
         return overrun(estimate_s, ran_s)
 
@@ -195,7 +195,7 @@ class Predictor:
         return _Past(seconds, self.forest.model.trained_on, "that a model was trained on, and like jobs", "t", upper)
 
     def features(self, spec: JobSpec, account: str) -> tuple[float, ...]:
-        """What a model is told about a job that comes now."""
+        """What a trained model is told about a job that comes now."""
         return features_of(spec, kind_of(spec, account), self._histories)
 
     def _past(self, kind: JobKind) -> _Past | None:
@@ -215,7 +215,7 @@ class Predictor:
         return None
 
     def _on_model(self, kind: JobKind, model: str) -> _Past | None:
-        """From runs on the model it got, else from runs on another and how the two compare."""
+        """From runs on the job's GPU model, else from runs on another model and how the two compare."""
         own = self._histories.get(on_model(kind, model))
         if own is not None:
             return _past(own, f"of that kind on {model}", "m")
@@ -246,24 +246,24 @@ class Predictor:
     # ---- learning
 
     def met(self, job_id: str, spec: JobSpec, account: str, gpu_model: str | None = None) -> Estimate | None:
-        """As `estimate`, and remembers the job and what was said when it came until it ended: that is judged then."""
+        """The same as `estimate`, and remembers what was said until the job has ended: then it is judged."""
         known = self._met.get(job_id)
         kind = kind_of(spec, account, gpu_model)
         if known is None:
             known = self._met[job_id] = _Met(spec, kind, self._say(spec, kind))
         elif known.kind != kind:
-            # Its GPU model is news.
+            # Only its GPU model is new.
             self._met[job_id] = known._replace(kind=kind)
         return known.said.used
 
     def ended(self, job_id: str, ran_s: float | None) -> None:
-        """Learns from it, unless it did not run its course. Hearing of it again changes nothing."""
+        """Learns from a job that ran its course. Hearing of it again changes nothing."""
         known = self._met.pop(job_id, None)
         if known is not None and ran_s is not None:
             self._learn(known, ran_s)
 
     def learn(self, spec: JobSpec, account: str, ran_s: float, gpu_model: str | None = None) -> None:
-        """A job ran this long, to its end. What would have been said about it is judged first."""
+        """A job ran this long, to its end. What would have been said about it is judged before it is learned from."""
         kind = kind_of(spec, account, gpu_model)
         self._learn(_Met(spec, kind, self._say(spec, kind)), ran_s)
 
@@ -324,12 +324,12 @@ def _past(recent: RecentValues, words: str, bucket: str) -> _Past:
 
 
 def _longest(spec: JobSpec, said: Estimate | None, past: _Past | None) -> float:
-    """The greatest of what the job states, what its like took and what it may take at most. What a job states is made
-    longer by jobs of its own name only, and shorter by none."""
+    """The longest of what the job states, what like jobs took and its limit. What a job states is made longer only by
+    jobs of its own name, and is never made shorter."""
     states, longest = _states(spec), _as_stated(spec, said)
     if past is not None and (not states or (past.bucket[0] in _OWN_NAME and spec.name != _NAMELESS)):
         longest = max(longest, past.upper)
-    # Nothing runs longer than that, whatever its like did under other limits.
+    # No job runs longer than its limit, whatever like jobs did under other limits.
     return longest if spec.time_limit_s is None else spec.time_limit_s + spec.grace_s
 
 

@@ -12,7 +12,7 @@ _SLACK = 1e-9
 
 
 class RecentValues:
-    """Never more than `KEPT` values, so its size and cost do not grow with what it has seen."""
+    """Never more than `KEPT` values, so that size and cost do not grow with what was seen."""
 
     __slots__ = ("_values",)
 
@@ -36,7 +36,7 @@ class RecentValues:
         return self.quantiles(share, share)[0]
 
     def quantiles(self, lower: float, upper: float) -> tuple[float, float]:
-        """Two of them for the price of one. The lower one comes first."""
+        """Two quantiles for the price of one. The lower one comes first."""
         ranked = sorted(zip(self._values, _WEIGHTS, strict=False))
         whole = _SUMS[len(ranked)]
         low, high, below, first = lower * whole - _SLACK, upper * whole - _SLACK, 0.0, None

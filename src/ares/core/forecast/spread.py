@@ -15,7 +15,7 @@ SpreadData = tuple[float, float, int, int]
 
 
 class IntervalEnds(NamedTuple):
-    """Of one interval, as it was given."""
+    """The ends of one interval, as it was given."""
 
     low: float
     high: float
@@ -47,7 +47,7 @@ class Spread:
 
     @property
     def ends(self) -> IntervalEnds:
-        """To be judged by later."""
+        """The ends now, to be judged by later."""
         return IntervalEnds(self.low, self.high)
 
     def judge(self, said: float, truth: float, floor: float = 0.0, given: IntervalEnds | None = None) -> bool:
@@ -56,7 +56,7 @@ class Spread:
         low, high = given or (self.low, self.high)
         miss = log((max(truth, 0.0) + floor) / (said + floor))
         below, above = miss < low, miss > high
-        # The first cases move it further: what it began with was a guess.
+        # The first cases move an end further: the first interval was a guess.
         rate = _RATE * (1.0 + 8.0 / (1.0 + self.seen / 8.0))
         self.low = max(-_WIDEST, self.low + rate * (_MISS - below))
         self.high = min(_WIDEST, self.high - rate * (_MISS - above))

@@ -1,4 +1,4 @@
-"""A trained model of run times: boosted trees as plain arrays, walked here. How it was trained is no matter of ours."""
+"""A trained model of run times: boosted trees as plain arrays, walked here. Training happens elsewhere."""
 
 from collections.abc import Sequence
 from math import exp
@@ -25,12 +25,12 @@ class Tree(Record, frozen=True):
     """One entry per node; the first is the root. A leaf has the feature -1."""
 
     feature: _NODES
-    # At or below goes left.
+    # Values at or below it go left.
     threshold: _NUMBERS
     left: _NODES
     right: _NODES
     value: _NUMBERS
-    # 1: what is not known goes left.
+    # 1: an unknown value goes left.
     unknown_left: _NODES
 
 
@@ -43,12 +43,12 @@ class TreeModel(Record, frozen=True):
     held_out: HeldOut
     format: Annotated[int, Meta(ge=1, le=1000)] = FORMAT
     trained_on: Annotated[int, Meta(ge=1, le=10**12)] = 1
-    # Where from, in words.
+    # Where the model comes from, in words.
     source: Note = ""
 
 
 class Forest:
-    """A model that was looked through: every walk comes to an end."""
+    """A model whose arrays were checked: every walk comes to an end."""
 
     __slots__ = ("_trees", "model")
 

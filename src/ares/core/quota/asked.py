@@ -17,13 +17,13 @@ _MIG = re.compile(r"mig-(\d)g\b")
 
 
 def asked_by(spec: JobSpec) -> dict[str, int]:
-    """Of one job or one task, all its ranks together; of its alternatives, the most of everything."""
+    """For one job or one task, all its ranks together; of its alternatives, the most of each measure."""
     ranks = 1 if spec.gang is None else spec.gang.ranks
     most = _of(spec.resources)
     for other in spec.alternatives:
         for measure, units in _of(other).items():
             most[measure] = max(units, most.get(measure, 0))
-    # What it may use, not what it says: memory that was used is gone for others.
+    # What the job may use, not what it asks for: memory in use is gone for other jobs.
     most["memory"] *= MEMORY_BURST[spec.qos]
     if ranks > 1:
         most = {measure: ranks * units for measure, units in most.items()}
@@ -51,7 +51,7 @@ def _slice(kind: str) -> int:
 
 
 def units_of(amounts: Amounts, measure: str) -> int:
-    """Of a measure; of one GPU model, with all GPUs that may turn out to be of that model."""
+    """The units of a measure; for one GPU model, all GPUs that may turn out to be of that model."""
     if not measure.startswith(MODEL_PREFIX):
         return amounts.get(measure, 0)
     model = measure.removeprefix(MODEL_PREFIX)
@@ -64,6 +64,6 @@ def units_of(amounts: Amounts, measure: str) -> int:
 
 @lru_cache(4096)
 def may_be(named: str, model: str) -> bool:
-    """Whether a job that names one model may be given another: not when it names a different card by name."""
+    """Whether a job that names one model may get the other: not when it names a different card."""
     wanted, limited = words(named), words(model)
     return wanted <= limited or limited <= wanted or known(named) is None

@@ -1,7 +1,7 @@
 """What one tenant uses, by tenant, team and user: sums that follow the records of its jobs.
 
-A job that has not ended counts with all it asked for, its estimate and what earlier attempts cost. Of one that has
-ended its outputs count as long as they are kept, and what it used counts in the month of its end.
+A job that has not ended counts with all it asked for, its estimate and the cost of earlier attempts. Of a job that
+has ended, its outputs count as long as they are kept, and what it used counts in the month of its end.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ _MILLI = 1000
 
 
 class QuotaLevel(NamedTuple):
-    """The tenant itself has no name here."""
+    """A tenant, a team or a user. The tenant itself has no name here."""
 
     kind: LevelName
     name: str = ""
@@ -31,7 +31,7 @@ TENANT = QuotaLevel("tenant")
 
 
 def levels_of(team: str | None, user: str) -> tuple[QuotaLevel, ...]:
-    """All that a job of this user in this team counts for."""
+    """All levels that a job of this user in this team counts for."""
     mine = (TENANT, QuotaLevel("user", user)) if user else (TENANT,)
     return (*mine, QuotaLevel("team", team)) if team else mine
 
@@ -45,16 +45,16 @@ _Sums = dict[QuotaLevel, dict[str, int]]
 
 
 class Counts:
-    """Of one tenant. `put` and `drop` say what a job is now; the same in any order gives the same sums."""
+    """The counts of one tenant. `put` and `drop` say what a job is now; the order of calls does not change the sums."""
 
     def __init__(self) -> None:
         self.sums: _Sums = {}
-        # Of jobs that ended, by the month of their end.
+        # Use of jobs that ended, by the month of their end.
         self.ended: dict[str, _Sums] = {}
         self._jobs: dict[str, CountedUse] = {}
 
     def put(self, job: str, counted: CountedUse) -> None:
-        """A job that has not ended, or the tasks of an array that do not exist yet."""
+        """Counts a job that has not ended, or the tasks of an array that do not exist yet."""
         known = self._jobs.get(job)
         if known == counted:
             return
@@ -69,7 +69,7 @@ class Counts:
             _move(self.sums, known, -1)
 
     def end(self, state: JobState, by: int = 1) -> None:
-        """A job that ended; with -1 it is as if it had never been."""
+        """Counts a job that ended; -1 takes it out again."""
         levels = levels_of(state.team, state.submitted_by)
         if state.output_bytes:
             _move(self.sums, CountedUse(levels, {"storage": state.output_bytes}), by)
@@ -77,7 +77,7 @@ class Counts:
         _move(self.ended.setdefault(month, {}), CountedUse(levels, used_by(state)), by)
 
     def used(self, level: QuotaLevel, month: str) -> dict[str, int]:
-        """With what was used in the month by jobs that have ended."""
+        """What the level uses now, with what jobs that ended in the month used."""
         found = dict(self.sums.get(level, {}))
         add(found, self.ended.get(month, {}).get(level, {}))
         return found
@@ -96,19 +96,19 @@ def _move(sums: _Sums, counted: CountedUse, by: int) -> None:
 
 
 def used_by(state: JobState) -> dict[str, int]:
-    """Of a job that has ended: GPU-hours and cost."""
+    """GPU-hours and cost of a job that has ended."""
     cost = sum(one.cost for one in state.spent)
     return {"gpu-hours": round(state.gpu_s * _MILLI), "budget": round(cost * MICRO)}
 
 
 def live(state: JobState, asked: Amounts) -> CountedUse:
-    """Of a job that has not: what it asked for, what earlier attempts used, and what this one is expected to."""
+    """A job that has not ended: what it asked for, what earlier attempts used, and what this one is expected to."""
     amounts = dict(asked)
     if state.phase not in BOUND:
         amounts["jobs-queued"] = 1
     gpu_s, cost = state.gpu_s, 0.0
     for one in state.spent:
-        # Of the attempt that still runs: within its estimate.
+        # Use of the running attempt: within its estimate.
         gpu_s -= one.gpu_s if one.fate == "open" else 0.0
         cost += one.cost if one.fate != "open" else 0.0
     gpu_ms = round(gpu_s * _MILLI) + round(state.estimated_s * asked.get("gpus", 0))
@@ -132,14 +132,14 @@ def overrun(state: JobState, asked: Amounts, now: float) -> dict[str, int]:
 
 
 def to_come(asked: Amounts, seconds: float, cost: float) -> dict[str, int]:
-    """What one more job or task takes, which is expected to run and to cost so much."""
+    """What one more job or task takes that is expected to run and to cost so much."""
     gpu_ms, micro = round(seconds * asked.get("gpus", 0)), round(cost * MICRO)
     month = {measure: units for measure, units in (("gpu-hours", gpu_ms), ("budget", micro)) if units}
     return {**asked, "jobs-queued": 1, **month}
 
 
 def rolled_up(before: SpentRecord, states: Iterable[JobState]) -> SpentRecord:
-    """With what these jobs used, which are about to be forgotten."""
+    """The record with what these jobs used, which are about to be forgotten."""
     levels = {name: dict(amounts) for name, amounts in before.levels.items()}
     for state in states:
         for level in levels_of(state.team, state.submitted_by):
@@ -152,6 +152,6 @@ def is_live(state: JobState) -> bool:
 
 
 def apart(one: Mapping[str, int], other: Mapping[str, int]) -> float:
-    """By which part two counts of the same differ, in the measure that differs most."""
+    """By which part two counts differ, in the measure that differs most."""
     keys = one.keys() | other.keys()
     return max((abs(one.get(k, 0) - other.get(k, 0)) / max(1, one.get(k, 0), other.get(k, 0)) for k in keys), default=0)

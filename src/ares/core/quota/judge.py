@@ -27,7 +27,7 @@ class OverQuota(Refusal, frozen=True):
 
 
 class WithinQuota(NamedTuple):
-    """With what is beyond a soft limit now."""
+    """The job fits. Lists what is beyond a soft limit now."""
 
     warnings: tuple[str, ...] = ()
 
@@ -116,7 +116,7 @@ def _no(
     *,
     in_doubt: bool,
 ) -> OverQuota:
-    # What can never fit comes first, then what takes longest to become free.
+    # Limits that can never be met come first, then the ones that take longest to become free.
     level, measure, needs, never = max(broken, key=lambda one: (one[3], kind_of(one[1]).frees != "jobs"))
     shown = tuple(
         use_at(

@@ -1,24 +1,24 @@
-"""What is limited, and in which units: people's, and whole numbers to count in, so that no sum depends on its order."""
+"""The measures that are limited: units for people, and whole numbers to count in, so that no order changes a sum."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 # By measure, in whole units.
 Amounts = Mapping[str, int]
-# Of GPUs that no model is named for: they may be of any.
+# GPUs of jobs that name no model: they may be of any.
 ANY_MODEL: Final = "gpus.*"
 MODEL_PREFIX: Final = "gpus."
 MICRO: Final = 1_000_000
 
 
 class MeasureKind(NamedTuple):
-    """`units` of it make one of what people say; room is made by the end of jobs, of the month, or by retention."""
+    """`units` of it make one in people's unit; room is made by the end of jobs, of the month, or by retention."""
 
     units: int
     word: str
     frees: Literal["jobs", "month", "retention"] = "jobs"
-    # Comes in pieces, so the limit itself counts, not the part of it that the threshold names: of a limit of one GPU
-    # nine tenths are none.
+    # Counted in pieces, so the limit itself counts, not the part of it that the threshold names: nine tenths of one GPU
+    # are none.
     whole: bool = False
 
 

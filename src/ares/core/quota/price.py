@@ -1,4 +1,4 @@
-"""What a job will cost by the price list, before anything is known of where it goes: the dearest that may happen."""
+"""What a job will cost by the price list, before its place is known: the dearest that may happen."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,7 +14,7 @@ Models = Mapping[str, frozenset[str]]
 
 
 def per_hour(spec: JobSpec, pools: Mapping[str, Pool], models: Models) -> float:
-    """Of all ranks of one job or task, in the dearest pool that it may go to."""
+    """The price of all ranks of one job or task, in the dearest pool that it may go to."""
     if not pools:
         return 0.0
     ranks = 1 if spec.gang is None else spec.gang.ranks
@@ -27,12 +27,12 @@ def _dearest(spec: JobSpec, wants: Resources, pools: Mapping[str, Pool], models:
     if named is not None:
         return _price(wants, pools.get(named, Pool()))
     fitting = [name for name in pools if _has(models.get(name), wants)]
-    # No node is known that has what it wants: one of any pool may come to have it.
+    # No known node has what the job wants: a node of any pool may come to have it.
     return max(_price(wants, pools[name]) for name in _allowed(spec, fitting or pools, pools))
 
 
 def _allowed(spec: JobSpec, names: Iterable[str], pools: Mapping[str, Pool]) -> list[str]:
-    """Without spot pools, for a job that may not be taken away."""
+    """Without spot pools, for a job that may not be preempted."""
     every = list(names)
     firm = [name for name in every if not pools[name].spot]
     return firm if firm and why_not_preemptible(spec) else every

@@ -12,7 +12,7 @@ from ares.core.topology.subset import best
 from ares.model.reservation import Reservation, RoomAsked
 from ares.model.state import Placement
 
-# Moments at which something becomes free that are tried one by one for an offer.
+# Moments at which room becomes free that are tried one by one for a later start.
 _NEXT_MAX = 8
 _LENGTH_MAX_S = 366 * 86_400.0
 _AHEAD_MAX_S = 366 * 86_400.0
@@ -21,13 +21,13 @@ _AHEAD_MAX_S = 366 * 86_400.0
 class NotBooked(Refusal, frozen=True):
     """Why not, and the nearest that would do."""
 
-    # So much could be had in the window asked for, and all of it from this moment on.
+    # How much could be had in the window asked for, and when all of it could begin.
     most: int = 0
     nearest_start: float | None = None
 
 
 class _Unit(NamedTuple):
-    """What is booked so many times: a GPU, a CPU or a whole node, with what comes with each; 0 means its part."""
+    """What is booked so many times: a GPU, a CPU or a whole node, with what comes with each; 0 means its share."""
 
     word: str
     wanted: int
@@ -38,7 +38,7 @@ class _Unit(NamedTuple):
 def book(
     cluster: Cluster, reservations: Sequence[Reservation], asked: RoomAsked, start: float, until: float, now: float
 ) -> tuple[Placement, ...] | NotBooked:
-    """One placement for each node, as few nodes as will do."""
+    """One placement for each node, on as few nodes as possible."""
     wrong = _wrong(cluster, asked, start, until, now)
     if wrong is not None:
         return wrong
@@ -63,7 +63,7 @@ def extendable(
 
 
 def _met(cluster: Cluster, place: Placement, others: Sequence[Reservation], since: float) -> float | None:
-    """From when on others have so much of the node that this cannot be had beside it."""
+    """From when on other reservations have so much of the node that this placement does not fit beside them."""
     here = [(other, p) for other in others for p in other.placements if p.node == place.node]
     row, table = cluster.rows.get(place.node), cluster.table
     for at in sorted({max(other.start, since) for other, _ in here}):
@@ -80,7 +80,7 @@ def _met(cluster: Cluster, place: Placement, others: Sequence[Reservation], sinc
 
 
 def _wrong(cluster: Cluster, asked: RoomAsked, start: float, until: float, now: float) -> NotBooked | None:
-    """What no cluster of this size could ever do."""
+    """What no cluster of this size could ever give."""
     records = [record for record in cluster.table.records if record is not None]
     pools = sorted({record.info.pool for record in records})
     unknown = sorted(set(asked.node_names) - {record.info.name for record in records})
@@ -165,7 +165,7 @@ def _with_each(table: NodeTable, one: WindowRoom, unit: _Unit) -> tuple[int, int
 
 
 def _packed(fits: Sequence[tuple[WindowRoom, int]], wanted: int) -> list[tuple[WindowRoom, int]]:
-    """On few nodes: the roomiest first, and the tightest that will do for the rest."""
+    """On few nodes: the roomiest first, and the tightest that takes the rest."""
     left, chosen = wanted, list[tuple[WindowRoom, int]]()
     open_ = sorted(fits, key=lambda it: (-it[1], bool(it[0].later), it[0].row))
     for at, (one, number) in enumerate(open_):
@@ -185,7 +185,7 @@ def _evenly(fits: Sequence[tuple[WindowRoom, int]], unit: _Unit, nodes: int) -> 
 
 
 def _placement(table: NodeTable, one: WindowRoom, unit: _Unit, number: int) -> Placement:
-    """No incarnation: what is booked stays booked when the node's agent starts anew."""
+    """No incarnation: booked room stays booked when the node's agent starts anew."""
     if unit.word == "node":
         gpus = tuple(bit for bit in range(one.gpus.bit_length()) if one.gpus >> bit & 1)
         return Placement(node=one.name, incarnation=0, cpu_milli=one.cpu_milli, memory_mib=one.memory_mib, gpus=gpus)
@@ -222,7 +222,7 @@ def _no_room(
 
 
 def _later(table: NodeTable, rooms: WindowRooms, asked: RoomAsked, start: float, length_s: float) -> float | None:
-    """A later start that would do: the first, where there is no other reservation; else one of the first."""
+    """A later start with enough room: the first, where there is no other reservation; else one of the first."""
 
     def can(at: float) -> bool:
         return bool(_book(table, rooms.at(at, at + length_s), asked))
@@ -231,7 +231,7 @@ def _later(table: NodeTable, rooms: WindowRooms, asked: RoomAsked, start: float,
     for at in moments[:_NEXT_MAX]:
         if can(at):
             return at
-    # The later the more jobs have ended: what is possible at the end is halved until it is not.
+    # The later, the more jobs have ended: bisects between a moment without room and the last, which has room.
     low, high = min(_NEXT_MAX, len(moments)) - 1, len(moments) - 1
     if high <= low or not can(moments[high]):
         return None
@@ -245,7 +245,7 @@ def _most(table: NodeTable, there: Sequence[WindowRoom], unit: _Unit, asked: Roo
     fits = [_fits(table, one, unit) for one in there]
     if not asked.nodes or unit.word == "node":
         return min(sum(fits), unit.wanted)
-    # The same on each of so many nodes: what the scarcest of the best has.
+    # The same amount on each of so many nodes: the scarcest of the best nodes decides.
     best_ones = sorted(fits, reverse=True)[: asked.nodes]
     return min(best_ones[-1] * asked.nodes, unit.wanted) if len(best_ones) == asked.nodes else 0
 

@@ -10,13 +10,13 @@ from ares.model.state import Placement
 
 
 def strangers(cluster: Cluster, one: Reservation, booked: Collection[str]) -> tuple[str, ...]:
-    """Jobs that hold some of its room and belong to no reservation in `booked`, in the order of their names."""
+    """Jobs that hold room of the reservation and belong to none in `booked`, in the order of their ids."""
     found = {job for place in one.placements for job in _on(cluster, one, place, booked)}
     return tuple(sorted(found))
 
 
 def _on(cluster: Cluster, one: Reservation, place: Placement, booked: Collection[str]) -> list[str]:
-    """On one node: jobs on its GPUs, then the latest to come as long as CPUs or memory do not suffice."""
+    """On one node: jobs on the booked GPUs, then the latest to come as long as CPUs or memory do not suffice."""
     row = cluster.rows.get(place.node)
     if row is None:
         return []
@@ -43,7 +43,7 @@ def _held(holding: Holding, node: str) -> tuple[int, int]:
 
 
 def outgoing(cluster: Cluster, one: Reservation, now: float) -> tuple[str, ...]:
-    """Its jobs that have to be told to leave now, so that they are gone when its window ends."""
+    """Jobs of the reservation that must be told to leave now, so that they are gone when its window ends."""
     return tuple(
         sorted(
             holding.job

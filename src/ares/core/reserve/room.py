@@ -1,4 +1,4 @@
-"""What nodes have to give in a window of time: all they have, without what is booked and what will still be held."""
+"""What nodes have to give in a window of time: all they have, less what is booked and what will still be held."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from ares.model.state import Placement
 
 @dataclass(slots=True)
 class WindowRoom:
-    """Of one row; `gpus` has a bit for each GPU that answers to the ask."""
+    """The room of one row; `gpus` has a bit for each GPU that answers to the ask."""
 
     row: int
     name: str
@@ -58,7 +58,7 @@ class _Booked(NamedTuple):
 
 
 class WindowRooms:
-    """Of the nodes that are asked about, in the order of rows. Looked up once, then asked about any window."""
+    """The rooms of the nodes asked about, in the order of rows. Looked up once, then asked about any window."""
 
     def __init__(self, cluster: Cluster, reservations: Sequence[Reservation], asked: RoomAsked, now: float) -> None:
         self._all = [_all_of(cluster, row, asked) for row in _rows(cluster, cluster.table.healthy, asked)]
@@ -71,17 +71,17 @@ class WindowRooms:
                     self._booked[place.node].append(part)
         self._held = {name: list(_held(cluster, name, now)) for name in names}
         ends = {held.end for one in self._held.values() for held in one if held.end < inf}
-        # Moments at which something becomes free.
+        # Moments at which room becomes free.
         self.ends = sorted(ends | {one.until for each in self._booked.values() for one in each})
 
     def at(self, start: float, until: float) -> list[WindowRoom]:
-        """What each can give from `start` until `until`."""
+        """What each node can give from `start` until `until`."""
         return [self._room(one, start, until) for one in self._all]
 
     def _room(self, base: WindowRoom, start: float, until: float) -> WindowRoom:
         found = WindowRoom(base.row, base.name, base.cpu_milli, base.memory_mib, base.gpus)
         here = [one for one in self._booked[base.name] if one.start < until and start < one.until]
-        # Their jobs are within what they have booked.
+        # Jobs of these reservations are within what is booked.
         inside = {one.name for one in here}
         for one in here:
             found.booked |= one.gpus
@@ -101,7 +101,7 @@ class WindowRooms:
 
 
 def emptied(cluster: Cluster, asked: RoomAsked) -> list[WindowRoom]:
-    """The open nodes that are asked about as if nothing ran, nothing were booked and all were ready."""
+    """The nodes asked about that are not cordoned, as if nothing ran, nothing were booked and all were ready."""
     return [_all_of(cluster, row, asked) for row in _rows(cluster, cluster.table.exists, asked)]
 
 
@@ -124,7 +124,7 @@ def _all_of(cluster: Cluster, row: int, asked: RoomAsked) -> WindowRoom:
 
 
 def _peak(here: Sequence[_Booked], start: float) -> tuple[int, int]:
-    """The most that is booked at once from `start` on: some follow each other."""
+    """The most that is booked at once from `start` on: reservations may follow each other."""
     cpu = memory = 0
     for moment in {max(start, one.start) for one in here}:
         at = [one for one in here if one.start <= moment < one.until]
@@ -148,7 +148,7 @@ def _held(cluster: Cluster, name: str, now: float) -> Iterator[_Occupant]:
 
 
 def end_of(cluster: Cluster, holding: Holding, now: float) -> float:
-    """When it will have ended; never when that is not known, which is so also when it should have ended already."""
+    """When the job will have ended; infinity when that is not known, or when it should have ended already."""
     if holding.leaving:
         return now + holding.leave_s
     at = cluster.future.ends_at(holding.job)

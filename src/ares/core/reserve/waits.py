@@ -15,7 +15,7 @@ from ares.model.reservation import Reservation
 
 
 def waits_within(cluster: Cluster, key: ClassKey, now: float) -> Reason | None:
-    """Of a job that has a reservation: that has not begun, or is full. None when it has none or fits."""
+    """Why a job with a reservation waits: it has not begun, or is full. None without a reservation, or when it fits."""
     own = cluster.booked(key.asks[0].reservation, now)
     if own is None:
         return None
@@ -48,13 +48,13 @@ def _full(cluster: Cluster, key: ClassKey, own: Reservation, now: float) -> Reas
 
 
 def held_for(cluster: Cluster, key: ClassKey, runs_s: float, now: float) -> Reason | None:
-    """Of a job that there is room for, were it not booked by others. None when that is not why it waits."""
+    """Why a job waits for room that is booked by other reservations. None when that is not why it waits."""
     claims = list(claims_of(cluster, now))
     if not claims or cluster.booked(key.asks[0].reservation, now) is not None:
         return None
     if _fits(cluster, key, runs_s, now, claims) or not _fits(cluster, key, runs_s, now, []):
         return None
-    # Of several the one that keeps it out alone, and begins first.
+    # Of several reservations, the first to begin that alone keeps the job out.
     by_start = sorted(claims, key=lambda claim: (claim.start, claim.owner))
     alone = (claim for claim in by_start if not _fits(cluster, key, runs_s, now, [claim]))
     return _reserved(cluster, key, next(alone, by_start[0]), now)
@@ -84,7 +84,7 @@ def _free(cluster: Cluster, claim: Claim) -> tuple[int, int]:
 
 
 def _fits(cluster: Cluster, key: ClassKey, runs_s: float, now: float, claims: list[Claim]) -> bool:
-    """Whether there is a place if only these were claimed."""
+    """Whether there is a place if only these claims existed."""
     with Trial.what_if(cluster, now) as trial:
         for owner in {claim.owner for claim in trial.claims.of.values()} - {claim.owner for claim in claims}:
             trial.claims.drop(owner)

@@ -11,7 +11,7 @@ from ares.core.text import clock, span
 from ares.model.job import JobSpec
 from ares.model.reservation import BOOKED, Reservation, ReservationState, Turn
 
-# Changes that are kept of one reservation.
+# Changes kept in the history of one reservation.
 _HISTORY_MAX = 50
 
 

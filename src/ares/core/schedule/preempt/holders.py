@@ -31,7 +31,7 @@ class EvictionCandidate(NamedTuple):
     level: int
     # "tenant/team/user".
     account: str
-    # All it holds, over all nodes.
+    # All that the job holds, over all nodes.
     gpus_milli: int
     cpu_milli: int
     # How long the current attempt has run, and how much of that would be lost.
@@ -68,7 +68,7 @@ class RoomRequest(NamedTuple):
 
     @property
     def milli(self) -> int:
-        """All it asks for in the unit that disruption is counted in: GPUs, or CPUs when it has none."""
+        """All that the request asks for in the unit of disruption: GPUs, or CPUs when it has none."""
         return self.ranks * (self.gpus * self.gpu_milli or self.cpu_milli)
 
 

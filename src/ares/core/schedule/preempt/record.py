@@ -70,7 +70,7 @@ def eviction_record(
 
 
 def moved_record(rule: str, by: str, one: Holding, now: float, to: tuple[Placement, ...] = ()) -> dict[str, Any]:
-    """What a job is told that an operator moves. Only itself is in it."""
+    """What a job that an operator moves is told. No other job is in it."""
     record: dict[str, Any] = {
         "rule": rule,
         "why": _WHY[rule],

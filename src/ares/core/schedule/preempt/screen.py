@@ -81,7 +81,7 @@ def screen(counted: Census, asker: Asker, policy: PreemptionPolicy, rule: Rule) 
 
 
 def without(screened: Screened, jobs: Container[str]) -> Screened:
-    """These stay after all."""
+    """The same, where these jobs stay after all."""
     goes = np.fromiter((holder.job not in jobs for holder in screened.holders), np.bool_, len(screened.holders))
     gone = goes.tolist()
     return replace(

@@ -15,10 +15,10 @@ class Candidate(NamedTuple):
 
     holder: int
     cost: int
-    # What it counts for in the disruption bound.
+    # What the job counts for in the disruption bound.
     milli: int
     lender: str
-    # (row of the node, what it frees there).
+    # (row of the node, what the job frees there).
     frees: tuple[tuple[int, Freed], ...]
 
 
@@ -44,7 +44,7 @@ class Bound(NamedTuple):
         return all(sum(milli) - max(milli) < self.borrowed.get(lender, 0) for lender, milli in of.items())
 
     def after(self, taken: Candidate) -> "Bound":
-        """What is left of it once this one is gone."""
+        """What is left of the bound once this candidate is gone."""
         if not self.borrowed:
             return Bound(self.milli - taken.milli)
         rest = self.borrowed.get(taken.lender, 0) - taken.milli
@@ -127,8 +127,8 @@ def cheapest(
 ) -> Key | None:
     """The best set that makes `want` ranks fit within the bound, if it is better than `best`; else `best`.
 
-    Exact with up to EXACT_MAX candidates. With more: every way of sparing first, then exactly among the best of those
-    and the cheapest others.
+    Exact with up to EXACT_MAX candidates. With more: every order of sparing first, then exactly among the best set
+    found and the cheapest others.
     """
     if len(candidates) > EXACT_MAX:
         best = spared(stand, candidates, want, bound, best)
@@ -175,7 +175,7 @@ def _exact(
             found = min(found, key) if found else key
             return
         one = order[depth]
-        # Nodes to count anew: what the time goes into.
+        # Nodes to count anew: most of the time goes into this.
         if not budget.spend(len(one.frees)):
             return
         stand.restore(one)

@@ -23,10 +23,10 @@ from ares.core.schedule.preempt.search import (
     worth,
 )
 
-# So many nodes are looked at, the most promising first, or so many times the ranks that are missing.
+# So many nodes are looked at, the most promising first, or so many times the missing ranks.
 ROWS_MIN = 256
 ROWS_PER_RANK = 3
-# For the choice on one node.
+# Steps for the choice on one node.
 _NODE_STEPS = 2_000
 
 

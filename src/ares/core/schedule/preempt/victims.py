@@ -20,7 +20,7 @@ from ares.core.schedule.preempt.search import EXACT_MAX, UNBOUND, Bound, Key, Se
 from ares.core.schedule.preempt.sweep import sweep
 from ares.model.profile import PreemptionPolicy
 
-# A few microseconds each.
+# Steps of one choice, a few microseconds each.
 STEPS_MAX = 50_000
 # Laying out one node for a choice takes as long as so many steps.
 _NODE_STEPS = 5
@@ -127,7 +127,7 @@ def _victims(field: Field, gone: tuple[int, ...], budget: SearchBudget, *, exact
     ranks = field.now.copy()
     for row, site in stand.sites.items():
         ranks[row] = site.ranks
-    # What was paid for is used first, then as few other nodes as will do.
+    # Rows with evictions are used first, then as few other nodes as possible.
     order = np.lexsort((field.rooms.slots, -ranks, field.now - ranks))
     places: list[tuple[int, int]] = []
     missing = field.request.ranks
@@ -151,7 +151,7 @@ def _victims(field: Field, gone: tuple[int, ...], budget: SearchBudget, *, exact
 
 
 def _smallest(field: Field, need: int, bound: Bound, budget: SearchBudget) -> Victims | NoVictims:
-    """The smallest eviction that would do shows which bound is in the way, or that the cheap way was only too large."""
+    """Finds the smallest eviction: it shows which bound is in the way, or that only the cheap choice was too large."""
     spent, budget = budget.spent, SearchBudget(STEPS_MAX)
     smallest, _ = _solve(field.sized(), need, Bound(UNBOUND.milli, bound.borrowed), budget)
     budget.spent += spent
