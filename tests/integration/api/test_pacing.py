@@ -46,15 +46,16 @@ async def test_others_have_their_turn_during_a_long_read(
     """`/usage`, `?name=` and `?label=` over 50,000 jobs made another tenant's requests wait for 1.6 s."""
     await _filled(world)
     rested: list[str] = []
-    for module in ("deadlines", "explain", "jobs", "job_list", "nodes", "usage"):
+    reads = ("explain", "jobs", "job_list", "nodes", "usage")
+    for module in ("scheduler.deadlines", *(f"queries.{name}" for name in reads)):
 
         async def noted(module: str = module) -> None:
             rested.append(module)
             await breathe()
 
-        monkeypatch.setattr(f"ares.control.queries.{module}.breathe", noted)
+        monkeypatch.setattr(f"ares.control.{module}.breathe", noted)
         for name in ("LOOKED_AT", "WORKED_ON"):
-            monkeypatch.setattr(f"ares.control.queries.{module}.{name}", 32, raising=False)
+            monkeypatch.setattr(f"ares.control.{module}.{name}", 32, raising=False)
     async with world.client() as client:
         answer = await client.get(path)
     assert answer.status_code == 200
