@@ -16,7 +16,7 @@ Permission = Literal[
     "nodes:read", "nodes:admit", "clusters:admin", "profile:admin", "reservations:admin", "metrics:read", "store:admin",
     "agent:link", "cluster:link", "machines:join",
 ]  # fmt: skip
-# How far a permission goes: what one made oneself, one's own tenant, the facts about every tenant's jobs but not
+# How far a permission goes: what the principal made itself, its own tenant, facts about every tenant's jobs but not
 # their contents, everything, everything but only for a stated reason, or what a machine was itself granted.
 Scope = Literal["mine", "tenant", "facts", "any", "glass", "self"]
 # By what a principal proved its identity.
@@ -39,7 +39,7 @@ class TokenRecord(Record, frozen=True):
     user: str = ""
     # The id of that user's record: another user with the same name later does not get its tokens.
     user_id: str = ""
-    # What it may be used for at most; None: all that its role allows.
+    # What the token may be used for at most; None: all that its role allows.
     permissions: tuple[Permission, ...] | None = None
     # Set for node credentials: the only node it may speak for.
     node: str | None = None
@@ -66,12 +66,12 @@ class Principal(Record, frozen=True):
     name: str = ""
     # The user of the tenant that it is; empty for tokens of no user.
     user: str = ""
-    # Of that user's record: a name that is given out again is another user.
+    # The id of that user's record: a name that is given out again is another user.
     user_id: str = ""
     team: str | None = None
     permissions: tuple[Permission, ...] | None = None
     proof: Proof = "token"
-    # Its own tenant, where it acts in another one as that tenant's delegate.
+    # The principal's own tenant, where it acts in another one as that tenant's delegate.
     home: str = ""
     # When the credential ends by itself.
     expires_at: float | None = None

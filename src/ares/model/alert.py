@@ -18,7 +18,7 @@ PLATFORM = ""
 class Sent(Record, frozen=True):
     """How far a channel is with an alert."""
 
-    # Of the alert, when it was last sent; it is due again when the alert has begun anew since.
+    # The alert's episode when it was last sent; it is due again when the alert has begun anew since.
     episode: int = 0
     tries: int = 0
     # Wall-clock seconds; None while it has not arrived.
@@ -39,20 +39,20 @@ class AlertRecord(Record, frozen=True):
     severity: Severity = "warning"
     numbers: dict[str, float] = {}
     state: AlertState = "open"
-    # Grows each time it begins anew: channels are told once for each.
+    # Grows each time the alert begins anew: channels are told once for each episode.
     episode: int = 1
     first_at: float = 0.0
     last_at: float = 0.0
-    # In this episode.
+    # How often it was raised in this episode.
     count: int = 1
     by: str = ""
     note: Note = ""
-    # By the whole name of a channel.
+    # Deliveries by the whole name of a channel.
     sent: dict[str, Sent] = {}
 
     @property
     def delivery(self) -> str:
-        """What receivers know it by: the same however often it is sent."""
+        """The id by which receivers know the alert: the same however often it is sent."""
         return f"{self.id}-{self.episode}"
 
 
@@ -67,15 +67,15 @@ class ChannelRecord(Record, frozen=True):
     kind: ChannelKind
     # The alerts it carries: of one tenant, or of the platform and with `all_tenants` of all tenants.
     tenant: str = PLATFORM
-    # Of a webhook. In the store both are empty and in `sealed`, and of the URL `where` shows the host.
+    # For a webhook. In the store both are empty and in `sealed`; `where` shows the host of the URL.
     url: Annotated[str, Meta(max_length=2000)] = ""
     # Signs what is sent to a webhook; never shown.
     secret: str = ""
     where: str = ""
     sealed: SealedText | None = None
-    # Of e-mail.
+    # For e-mail.
     to: Annotated[tuple[Annotated[str, Meta(max_length=254)], ...], Meta(max_length=20)] = ()
-    # Only alerts at least so severe, and of these kinds (all when none is named).
+    # Only alerts of at least this severity, and of these kinds (all when none is named).
     severity: Severity = "info"
     kinds: Annotated[tuple[AlertKind, ...], Meta(max_length=50)] = ()
     all_tenants: bool = False
@@ -87,7 +87,7 @@ class ChannelRecord(Record, frozen=True):
         return f"ChannelRecord({self.tenant or '-'}/{self.name}, {self.kind})"
 
     def wants(self, alert: AlertRecord) -> bool:
-        """Whether it is to be told of `alert`."""
+        """Whether the channel is to be told of `alert`."""
         mine = self.tenant == alert.tenant or (self.tenant == PLATFORM and self.all_tenants)
         loud = _SEVERITIES.index(alert.severity) >= _SEVERITIES.index(self.severity)
         return self.enabled and mine and loud and (not self.kinds or alert.kind in self.kinds)

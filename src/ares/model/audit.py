@@ -25,7 +25,7 @@ class AuditDraft(Record, frozen=True):
     # The tenant acted in, and the actor's own where that is another.
     tenant: str = ""
     home: str = ""
-    # Of a denial: the tenant it was aimed at, where that is another. Told to that tenant, and never to the actor's.
+    # For a denial: the tenant it was aimed at, where that is another. Told to that tenant, and never to the actor's.
     target: str = ""
     # The reason given for a look at what is another tenant's.
     glass: str = ""
@@ -33,14 +33,14 @@ class AuditDraft(Record, frozen=True):
     # The route's template, never the address itself.
     path: str = ""
     status: int = 0
-    # What it was done to and what was made, as "jobs/ID".
+    # The object of the operation and what was made, as "jobs/ID".
     object: str = ""
     made: tuple[str, ...] = ()
     # How many of each, where one request did many things: created, replayed, rejected.
     counts: dict[str, int] = {}
     trace: str = ""
     remote: str = ""
-    # Of equal requests that this entry stands for.
+    # The number of equal requests that this entry stands for.
     count: int = 1
 
 
@@ -51,7 +51,7 @@ class AuditEntry(AuditDraft, frozen=True, kw_only=True):
     prev: str
     # Not before the entry ahead of it, unless a clock that was far ahead was set right.
     at: float
-    # Of the replica that recorded it.
+    # The replica that recorded it.
     chain: str = ""
     hash: str = ""
 

@@ -1,4 +1,4 @@
-"""How well a job is kept apart from everything else on its node."""
+"""Isolation: how well a job is kept apart from everything else on its node."""
 
 from collections.abc import Iterable
 from typing import Final, Literal
@@ -6,7 +6,7 @@ from typing import Final, Literal
 # Each gives all that the one before it gives.
 Isolation = Literal["any", "process", "sandbox"]
 LEVELS: Final[tuple[Isolation, ...]] = ("any", "process", "sandbox")
-# What of the network a job sees: the node's, or a loopback of its own and nothing else.
+# The network that a job sees: the node's, or only a loopback of its own.
 Network = Literal["host", "none"]
 
 
@@ -14,7 +14,7 @@ def stronger(one: Isolation, other: Isolation) -> Isolation:
     return one if LEVELS.index(one) >= LEVELS.index(other) else other
 
 
-# What of a node's parts a sandbox is made of; limits come on top, from control groups.
+# The parts of a node that make a sandbox; limits come on top, from control groups.
 BOX: Final = frozenset({"mount-namespace", "ipc-namespace", "uts-namespace", "seccomp", "no-new-privs"})
 OWN_USER: Final = "uid-per-tenant"
 _LIMITS: Final = frozenset({"cgroup-v1", "cgroup-v2"})

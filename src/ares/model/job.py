@@ -17,7 +17,7 @@ FAILURE_CLASSES: tuple[FailureClass, ...] = ("exit", "signal", "oom", "time-limi
 WarnSignal = Literal["SIGUSR1", "SIGUSR2", "SIGINT", "SIGTERM", "SIGHUP"]
 # How firmly a job holds what it asked for: with limits, with a right to more when idle, or only what is left over.
 Qos = Literal["guaranteed", "burstable", "best-effort"]
-# How much of the memory it asked for each may use at most, where the node has it: so much counts for quotas.
+# How many times the memory it asked for a job may use at most, where the node has it: that much counts for quotas.
 MEMORY_BURST: dict[Qos, int] = {"guaranteed": 1, "burstable": 2, "best-effort": 4}
 NumaPolicy = Literal["none", "preferred", "required"]
 # From the tightest to the widest: GPUs joined by NVLink, one machine, one rack, one zone, one region.
@@ -84,7 +84,7 @@ class Gang(Record, frozen=True):
     """One attempt of several ranks, started together or not at all. The job's resources are those of one rank."""
 
     ranks: Annotated[int, Meta(ge=1, le=RANKS_MAX)]
-    # Fewer are enough: the gang starts with what fits and grows up to `ranks` while it runs.
+    # Fewer ranks are enough: the gang starts with what fits and grows up to `ranks` while it runs.
     min_ranks: Annotated[int, Meta(ge=1, le=RANKS_MAX)] | None = None
     # At most this many ranks on one node; 1 spreads them.
     per_node: Annotated[int, Meta(ge=1, le=RANKS_MAX)] | None = None
@@ -186,27 +186,27 @@ class JobSpec(Record, frozen=True):
     # Regions the job may run in; none named means anywhere.
     residency: Annotated[tuple[LabelValue, ...], Meta(max_length=64)] = ()
     inputs: Annotated[tuple[Dataset, ...], Meta(max_length=64)] = ()
-    # Wall-clock seconds since the epoch by which it should have ended.
+    # Wall-clock seconds since the epoch by which the job should have ended.
     deadline_at: Annotated[float, Meta(ge=0.0, le=1e11)] | None = None
     preemption: Preemption = Preemption()
-    # How long it runs on which GPU model, where that makes a difference.
+    # Run times by GPU model, where they differ.
     expected_runtimes_s: Annotated[dict[GpuModel, Runtime], Meta(max_length=32)] = {}
-    # Makes use of a gap of at least this long before room is needed by others, and is asked to leave when it ends.
+    # The job uses a gap of at least this length before claimed room is needed, and is asked to leave at its end.
     gap_min_s: Annotated[float, Meta(ge=1.0, le=31_536_000.0)] | None = None
-    # The reservation whose room it uses.
+    # The reservation whose room the job uses.
     reservation: Name | None = None
-    # A class of service that the profile defines: how soon it must start or end.
+    # A class of service that the profile defines: how soon the job must start or end.
     sla: Slug | None = None
     # Wall-clock seconds since the epoch by which it should have started: what such a class makes of it.
     start_by_at: Annotated[float, Meta(ge=0.0, le=1e11)] | None = None
-    # Refused when it is submitted, if by the estimates it would miss its deadline.
+    # The job is refused at submission if by the estimates it would miss its deadline.
     deadline_strict: bool = False
-    # Of the tenant, by name: their values are read when an attempt starts.
+    # Secrets of the tenant, by name: their values are read when an attempt starts.
     secrets: Annotated[tuple[SecretRef, ...], Meta(max_length=SECRETS_PER_JOB_MAX)] = ()
-    # How well it must be kept apart from everything else on its node; its tenant may ask for more.
+    # How well the job must be isolated from everything else on its node; its tenant may ask for more.
     isolation: Isolation = "any"
     network: Network = "host"
-    # What it reads, by reference: recorded, and a reason to run near it. Nothing fetches it for the job.
+    # Data that the job reads, by reference: recorded, and a reason to run near it. Ares does not fetch it.
     input_refs: Annotated[tuple[InputRef, ...], Meta(max_length=1000)] = ()
-    # What its submitter says it will cost: shown beside the server's own estimate, and never counted by.
+    # The cost that the submitter states: shown beside the server's own estimate, and never used.
     claimed_cost: Cost | None = None

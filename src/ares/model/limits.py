@@ -39,7 +39,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     waiting_s: _Seconds = 1.5
     # Event, log and output streams that one tenant has open.
     streams_per_tenant_max: _Count = 400
-    # Of a server's time, what one tenant may have while others are there, and how far ahead it may be.
+    # The part of a server's time that one tenant may have while others are present, and how far ahead it may be.
     tenant_time_share: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.25
     tenant_time_burst_s: _Seconds = 0.1
     # Bytes of large bodies that are being received.

@@ -19,9 +19,9 @@ from ares.model.secret import SECRETS_PER_JOB_MAX, SecretGiven
 from ares.model.state import ExitInfo, Fence, OutputFile, Placement
 
 Rank = Annotated[int, Meta(ge=0, le=999_999_999)]
-# Of one frame. An agent with thousands of attempts sends output, progress and an end of each.
+# Messages of one frame. An agent with thousands of attempts sends output, progress and an end of each.
 MESSAGES_MAX = 20_000
-# Of one piece of output or of a file, and of a result: far beyond what agents send.
+# Bytes of one piece of output or of a file, and of a result: far beyond what agents send.
 CHUNK_BYTES_MAX = 4 * 1024 * 1024
 _Chunk = Annotated[bytes, Meta(max_length=CHUNK_BYTES_MAX)]
 _FILES_MAX = 10_000
@@ -46,7 +46,7 @@ class Hello(Record, frozen=True, tag="hello"):
     alive: Annotated[tuple[AttemptRef, ...], Meta(max_length=MESSAGES_MAX)] = ()
     # Grows with every start of an agent on this node: tells a late message of a dead process from news.
     boot: Number = 0
-    # It sends output again that could not be kept, and its end after that.
+    # The agent sends output that could not be kept again, and the end of the attempt after that.
     resends_logs: bool = False
 
 
@@ -54,7 +54,7 @@ class Renew(Record, frozen=True, tag="renew"):
     """Renews the node's lease. The agent dates its right from when it sent this."""
 
     nonce: Number
-    # How long it takes its lease to last when it sends this; 0: it cannot say.
+    # How long the agent takes its lease to last when it sends this; 0: it cannot say.
     dead_after_s: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0
 
 
@@ -69,7 +69,7 @@ class Started(Record, frozen=True, tag="started"):
     # 0 when the process had ended before its pid could be read.
     pid: Number
     at: Instant
-    # The versions of the secrets it was given, by name.
+    # The versions of the secrets the attempt was given, by name.
     secrets: Annotated[dict[Line, Number], Meta(max_length=SECRETS_PER_JOB_MAX)] = {}
 
 
@@ -84,9 +84,9 @@ class Exited(Record, frozen=True, tag="exited"):
     at: Instant
     # JSON the job wrote to ARES_RESULT_FILE, checked by the agent; empty when it wrote none.
     value: _Chunk = b""
-    # What it handed over, each file acknowledged as sealed before.
+    # Files that were handed over, each acknowledged as sealed before.
     outputs: Annotated[tuple[OutputFile, ...], Meta(max_length=_FILES_MAX)] = ()
-    # Bytes of its output that the control plane could not keep for so long that they are given up.
+    # Bytes of output that the control plane could not keep for so long that they are given up.
     log_lost: Number = 0
 
 
@@ -143,13 +143,13 @@ class AgentFrame(Record, frozen=True):
 
 
 class StoreLock(Record, frozen=True):
-    """The lock that the one process holds which decides by an embedded store. An agent that sees this very file, under
-    the same kernel, and finds it free, knows that no process does."""
+    """The lock held by the one process that decides by an embedded store. An agent that sees this very file, under the
+    same kernel, and finds it free, knows that no process decides."""
 
     path: str
     device: int
     inode: int
-    # The kernel's own name for this start of it.
+    # The kernel's own id of its boot.
     kernel: str
     # A lease is taken to last this long at most, however often the lock is found free.
     longest_s: float
@@ -161,20 +161,20 @@ class Welcome(Record, frozen=True, tag="welcome"):
     incarnation: int
     store_epoch: int
     keep: tuple[AttemptRef, ...] = ()
-    # Of one attempt's rank; 0 is what control planes say that keep no outputs.
+    # For one rank of an attempt; 0 from control planes that keep no outputs.
     output_bytes_max: int = 0
     renew_every_s: float = 2.0
     self_fence_ratio: float = 7.0 / 9.0
     # The shortest lease that any job has here.
     dead_after_s: float = 9.0
-    # Where one server at a time has the store; None: others may decide.
+    # Set where one server at a time has the store; None: other servers may decide.
     store_lock: StoreLock | None = None
 
 
 class Renewed(Record, frozen=True, tag="renewed"):
     """The renewal with this nonce is durable. `stop` lists attempts that are no longer current."""
 
-    # 0: none of them is answered; the lease lasts longer than was said before.
+    # 0: this answers no renewal; the lease lasts longer than was said before.
     nonce: int
     stop: tuple[AttemptRef, ...] = ()
     # How long the lease lasts; 0: as the welcome said.
@@ -208,9 +208,9 @@ class Start(Record, frozen=True, tag="start"):
     array: str | None = None
     index: int | None = None
     trace: str = ""
-    # What `spec.secrets` names, as it is now; never kept beyond the attempt.
+    # The secrets that `spec.secrets` names, as they are now; never kept beyond the attempt.
     secrets: tuple[SecretGiven, ...] = ()
-    # Why they cannot be given: it must not start.
+    # Why the secrets cannot be given: the attempt must not start.
     secrets_trouble: str = ""
 
 
@@ -245,7 +245,7 @@ class LogAck(Record, frozen=True, tag="log-ack"):
     ref: AttemptRef
     rank: int
     offset: int
-    # Why what came after them could not be kept: it is to be sent again, in a while.
+    # Why the bytes after `offset` could not be kept: they are to be sent again, in a while.
     trouble: str = ""
 
 
@@ -257,9 +257,9 @@ class OutputAck(Record, frozen=True, tag="output-ack"):
     sha256: str
     offset: int
     sealed: bool = False
-    # Why it must be sent again from `offset` on.
+    # Why the file must be sent again from `offset` on.
     trouble: str = ""
-    # Why it is not wanted: the attempt is no longer the current one.
+    # Why the file is not wanted: the attempt is no longer the current one.
     refused: str = ""
 
 

@@ -8,12 +8,12 @@ MachineRole = Literal["node", "cluster"]
 
 
 class Certificate(Record, frozen=True):
-    """One that was signed. Times are whole seconds, as certificates have them."""
+    """A signed certificate. Times are whole seconds, as certificates have them."""
 
     serial: str
-    # Under which it was issued, see `MachineRecord`. The serial begins with it.
+    # The generation it was issued under, see `MachineRecord`. The serial begins with it.
     generation: int
-    # Of its public key.
+    # The digest of its public key.
     key_sha256: str
     issued_at: int
     ends_at: int
@@ -27,7 +27,7 @@ class MachineRecord(Record, frozen=True):
     role: MachineRole
     name: str
     certificates: tuple[Certificate, ...] = ()
-    # Grows each time all of them are taken back, to the time of that or beyond.
+    # Grows each time all certificates are revoked, to the time of that or beyond.
     generation: int = 0
     revoked_by: str = ""
 

@@ -10,7 +10,7 @@ from ares.model.isolation import Isolation
 Containment = Literal["pid-namespace", "cgroup-v2", "cgroup-v1", "none"]
 LinkKind = Literal["nvlink", "nvswitch", "xgmi", "pcie", "none"]
 
-# Wide for any machine, and narrow enough for columns of 64 bits that are multiplied and summed over a cluster.
+# Bounds wide for any machine, and narrow enough for columns of 64 bits that are multiplied and summed over a cluster.
 GPUS_MAX = 1024
 # What one node's record may take in the store.
 NODE_BYTES_MAX = 256 * 1024
@@ -35,7 +35,7 @@ class Gpu(Record, frozen=True):
     memory_mib: _Mib
     numa_node: _Numa = 0
     vendor: Literal["nvidia", "amd", "mock"] = "nvidia"
-    # Cut into MIG slices, which are devices of their own: not to be had whole.
+    # The GPU is cut into MIG slices, which are devices of their own: not to be had whole.
     mig: bool = False
 
 
@@ -67,7 +67,7 @@ class NodeInfo(Record, frozen=True):
     pool: _Place = "default"
     # How attempts are contained, and how their limits are enforced.
     isolation: Annotated[tuple[Containment, ...], Meta(max_length=16)] = ("none",)
-    # How well it can keep a job apart that asks for it, and by what: each part was tried when the agent started.
+    # The best isolation the node offers, and by what parts: each was tried when the agent started.
     isolation_level: Isolation = "any"
     sandbox: Annotated[tuple[Line, ...], Meta(max_length=64)] = ()
     agent_version: Line = ""
@@ -78,10 +78,10 @@ class NodeInfo(Record, frozen=True):
     rack: _Place = ""
     zone: _Place = ""
     region: _Place = ""
-    # Bandwidth of its network, 0 when not known.
+    # Bandwidth of the node's network, 0 when not known.
     network_gbps: Annotated[float, Meta(ge=0.0, le=1_000_000.0)] = 0.0
     taints: Annotated[tuple[Taint, ...], Meta(max_length=64)] = ()
-    # Data that is at hand here, by name.
+    # Datasets that are on the node, by name.
     datasets: Annotated[tuple[_Place, ...], Meta(max_length=4096)] = ()
     # Ids of devices that are not whole GPUs, by kind: {"tpu-v4": ("tpu0", "tpu1"), "mig-1g.10gb": ("MIG-…",)}.
     devices: Annotated[dict[Line, Annotated[tuple[Line, ...], Meta(max_length=GPUS_MAX)]], Meta(max_length=64)] = {}
@@ -96,14 +96,14 @@ class NodeRecord(Record, frozen=True):
     incarnation: Number
     registered_at: float
     cordoned: bool = False
-    # Of the agent process that has this incarnation, see `link.Hello`.
+    # The boot of the agent process that has this incarnation, see `link.Hello`.
     boot: Number = 0
     # Set by operators, in addition to what the agent declares.
     taints: tuple[Taint, ...] = ()
     # Cordoned, and what runs on it is to be moved away: the operator who asked for it; empty when it is not drained.
     drained_by: str = ""
     drain_reason: Note = ""
-    # How many jobs held something on it when that was asked for.
+    # How many jobs held resources on it when the drain was asked for.
     drain_jobs: int = 0
 
 

@@ -31,38 +31,38 @@ class Share(Record, frozen=True):
     weight: Annotated[float, Meta(ge=0.001, le=1e6)] = 1.0
     # Its own: more is borrowed while no other account needs it, and taken back when one does.
     soft: dict[ShareResource, Amount] = {}
-    # Never more than this.
+    # The account never gets more than this.
     hard: dict[ShareResource, Amount] = {}
 
 
 class Pool(Record, frozen=True):
     """Nodes under one name: how far they are over-committed, and what they cost."""
 
-    # Jobs that are not `guaranteed` see this much more than there is.
+    # Jobs below `guaranteed` QoS see this much more than there is.
     overcommit_cpu: Ratio = 1.0
     overcommit_memory: Ratio = 1.0
-    # In any one currency.
+    # Prices, in any one currency.
     gpu_hour: Price = 0.0
     cpu_hour: Price = 0.0
     memory_gib_hour: Price = 0.0
-    # Cheaper because it may be taken away: only for jobs that may be preempted. The factor is what of the price is due.
+    # Cheaper because it may be taken away: only for preemptible jobs. The factor is the part of the price that is due.
     spot: bool = False
     spot_factor: Annotated[float, Meta(ge=0.0, le=1.0)] = 1.0
-    # What one GPU draws at full load; 0: what its model is known for.
+    # Watts of one GPU at full load; 0: what its model is known for.
     gpu_watts: Watts = 0.0
     gpu_idle_watts: Watts | None = None
-    # Of one CPU in use; None: as `energy.cpu_watts` says.
+    # Watts of one CPU in use; None: as `energy.cpu_watts` says.
     cpu_watts: Watts | None = None
-    # All its nodes together never draw more through what the scheduler places; 0: no limit.
+    # The scheduler places no job that would make its nodes together draw more; 0: no limit.
     power_cap_watts: Annotated[float, Meta(ge=0.0, le=1e9)] = 0.0
 
 
 class EnergyPolicy(Record, frozen=True):
     """What machines draw where their pool does not say: an estimate, as nothing is measured."""
 
-    # Of one logical CPU in use.
+    # Watts of one logical CPU in use.
     cpu_watts: Watts = 3.0
-    # Of one GPU at full load, by words of its model: "A100", "A100 PCIe". The most specific counts.
+    # Watts of one GPU at full load, by words of its model: "A100", "A100 PCIe". The most specific counts.
     gpu_watts: dict[GpuModel, Watts] = {}
 
 
@@ -72,7 +72,7 @@ class PreemptionPolicy(Record, frozen=True):
     # At most this many times the GPUs (without GPUs: the CPUs) asked for may be evicted. Victims just `gap` levels
     # below count in full, each further level down halves what they count, and BEST_EFFORT counts nothing for CRITICAL.
     disruption_max: Annotated[float, Meta(ge=1.0, le=1000.0)] = 2.0
-    # What has run for less is left alone, and so is what was preempted this recently.
+    # A job that has run for less is left alone, and so is a job that was preempted this recently.
     min_runtime_s: Seconds = 60.0
     cooldown_s: Seconds = 300.0
     # How often one job can be preempted in its life.

@@ -44,12 +44,12 @@ class Quota(Record, frozen=True):
     own: Limits = Limits()
     teams: Annotated[dict[Slug, Limits], Meta(max_length=1000)] = {}
     users: Annotated[dict[Subject, Limits], Meta(max_length=10_000)] = {}
-    # Of every team and every user that is not named.
+    # For every team and every user that is not named.
     team_default: Limits = Limits()
     user_default: Limits = Limits()
     # A job is refused when use with it would reach this part of a limit; at 1, when it would be beyond the limit.
     threshold: Annotated[float, Meta(ge=0.1, le=1.0)] = 0.9
-    # What becomes of jobs that cost something when, by what outlived its estimate, the budget is exceeded.
+    # What becomes of jobs that cost something when jobs outlived their estimates and the budget is exceeded.
     over_budget: OverBudget = "warn"
 
 

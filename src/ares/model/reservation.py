@@ -9,7 +9,7 @@ from ares.model.job import GpuModel
 from ares.model.state import Placement
 
 ReservationState = Literal["planned", "active", "ended", "released", "cancelled"]
-# In these its room is kept.
+# States in which its room is kept.
 BOOKED: frozenset[ReservationState] = frozenset({"planned", "active"})
 
 Moment = Annotated[float, Meta(ge=0.0, le=1e11)]

@@ -11,10 +11,10 @@ SecretFile = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-
 
 SECRET_BYTES_MAX: Final = 64 * 1024
 SECRETS_PER_TENANT_MAX: Final = 1000
-# Every server has them all in memory.
+# Every server has all secrets of a tenant in memory.
 SECRETS_TENANT_BYTES_MAX: Final = 4 * 1024 * 1024
 SECRETS_PER_JOB_MAX: Final = 32
-# Of all that one job is given: it travels in one message.
+# Bytes of all secrets that one job is given: they travel in one message.
 SECRETS_BYTES_MAX: Final = 512 * 1024
 SHOWN: Final = "***"
 
@@ -84,7 +84,7 @@ class SecretRecord(Record, frozen=True):
 
 
 class SealedText(Record, frozen=True):
-    """Something else that is sealed as secrets are, within a record that is not."""
+    """A text that is sealed as secrets are, within a record that is not."""
 
     ciphertext: bytes
     nonce: bytes
@@ -103,7 +103,7 @@ class SecretGiven(Record, frozen=True):
 
 
 def encode_secret(value: Any) -> bytes:
-    """For the one encoder that may. To msgspec, which calls it, NotImplementedError means: no such type."""
+    """For the one encoder that may reveal it. To msgspec, which calls it, NotImplementedError means: no such type."""
     if isinstance(value, Secret):
         return value.reveal()
     raise NotImplementedError(f"{type(value).__name__} cannot be encoded")

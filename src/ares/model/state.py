@@ -30,7 +30,7 @@ class Placement(Record, frozen=True):
     """Where one rank of an attempt runs, and what it holds there."""
 
     node: str
-    # The agent's incarnation the grant was made to: a restarted agent never inherits it.
+    # The agent's incarnation that the grant was made to: a restarted agent never inherits it.
     incarnation: int
     cpu_milli: int
     memory_mib: int
@@ -48,7 +48,7 @@ class Rate(Record, frozen=True):
     """What one rank draws and costs while it holds its place, as of the grant."""
 
     pool: str = ""
-    # Empty without GPUs.
+    # Empty for a rank without GPUs.
     gpu_model: str = ""
     watts: float = 0.0
     # In the currency of the profile.
@@ -102,20 +102,20 @@ class JobState(Record, frozen=True):
     placements: tuple[Placement, ...] = ()
     # Revoked, but the processes are not confirmed dead: the placements are still in use.
     lingering: bool = False
-    # Of an attempt with several ranks: which have started, and of which every process is gone.
+    # For an attempt with several ranks: the ranks that have started, and the ranks whose processes are all gone.
     started_ranks: tuple[int, ...] = ()
     ended_ranks: tuple[int, ...] = ()
     # Ranks that a running gang let go and that are not confirmed to be gone. A rank's number is used once per attempt.
     leaving: tuple[Placement, ...] = ()
     # Grows whenever a running gang gains or loses ranks.
     generation: int = 0
-    # What the gang's first rank gave as result while others still run.
+    # The result that the gang's first rank gave while other ranks still run.
     value: Any = None
-    # What ranks that have ended handed over while others still run. It becomes visible with the result, or never.
+    # Files that ended ranks handed over while other ranks still run. They become visible with the result, or never.
     outputs: tuple[OutputFile, ...] = ()
     # Where the ranks of a gang meet, on the node of its first placement.
     master_port: int = 0
-    # Which of its alternatives the attempt was given: 0 is what it asked for first.
+    # The number of the alternative the attempt was given: 0 is what the job asked for first.
     alternative: int = 0
     # A pending or preempted job that room is kept for: where, and the victims it waits for.
     hold: tuple[Placement, ...] = ()
@@ -124,21 +124,21 @@ class JobState(Record, frozen=True):
     preempted_at: float | None = None
     # How long its attempt was to run when it was granted: every replica plans by the same.
     planned_s: float | None = None
-    # Its attempt makes use of a gap, and is asked to leave so that its place is free by then.
+    # The attempt makes use of a gap, and is asked to leave so that its place is free by then.
     leaves_at: float | None = None
-    # Of earlier attempts, in all: what the job has used of its tenant's share.
+    # Use of earlier attempts, in all: what the job has used of its tenant's share.
     gpu_s: float = 0.0
     cpu_s: float = 0.0
-    # From when on what it holds is not in them yet: since the grant, or since the gang last changed.
+    # From when on its use is not in them yet: since the grant, or since the gang last changed.
     metered_at: float | None = None
-    # Of the current attempt: one for each placement in their order, or a single one when all are alike.
+    # Rates of the current attempt: one for each placement in their order, or a single one when all are alike.
     rates: tuple[Rate, ...] = ()
     # As `gpu_s` and `cpu_s`, by where it was used; without what was used before rates were known.
     spent: tuple[Spent, ...] = ()
     # What it was expected to cost and, with GPUs, how long it was expected to run, when it was admitted.
     cost_estimate: float = 0.0
     estimated_s: float = 0.0
-    # Of the files that belong to its result.
+    # Bytes of the files that belong to its result.
     output_bytes: int = 0
     reason: str = ""
     exit: ExitInfo | None = None
@@ -146,7 +146,7 @@ class JobState(Record, frozen=True):
     restarts: int = 0
     # Restarts in a row after attempts that did not run for long: they decide the delay of the next.
     quick_restarts: int = 0
-    # Nodes that failed its latest attempts, the newest last: others are tried first.
+    # Nodes that failed its latest attempts, the newest last: other nodes are tried first.
     avoid: tuple[str, ...] = ()
     manual_retries: int = 0
     # Delay drawn for the current RETRYING phase; timers run on monotonic clocks from when it is seen.
@@ -165,7 +165,7 @@ class JobState(Record, frozen=True):
     deadline_at: float | None = None
     start_by_at: float | None = None
     sla: str | None = None
-    # Of a job that should have started by some time: when it first did.
+    # For a job that should have started by some time: when it first did.
     first_started_at: float | None = None
     # Wall-clock seconds since the epoch: shown to people, never used to decide.
     submitted_at: float = 0.0
@@ -202,7 +202,7 @@ class RequestRecord(Record, frozen=True):
 
     job: str
     payload_sha256: str
-    # Of the job as it is kept, where policies or the submitter's team made another of it.
+    # The digest of the job as it is kept, where policies or the submitter's team changed it.
     kept_sha256: str = ""
 
 
@@ -211,7 +211,7 @@ class RetryBudget(Record, frozen=True):
 
     root: str
     jobs: tuple[str, ...] = ()
-    # By which request each of them was asked for; "" where it gave no id.
+    # The request that asked for each retry; "" where it gave no id.
     requests: tuple[str, ...] = ()
     # The newest requests that made a waiting job go on at once, each as "id job".
     hurried: tuple[str, ...] = ()
@@ -231,7 +231,7 @@ class ArrayRecord(Record, frozen=True):
     submitted_at: float = 0.0
     request_id: str | None = None
     expanded: bool = False
-    # Of one task, as in its state.
+    # The estimate of one task, as in its state.
     cost_estimate: float = 0.0
     estimated_s: float = 0.0
 

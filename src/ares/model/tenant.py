@@ -19,7 +19,7 @@ class TenantRecord(Record, frozen=True):
     created_by: str = ""
     disabled: bool = False
     note: Note = ""
-    # What its jobs need of a node's agent.
+    # The isolation that its jobs need.
     isolation: Isolation = "any"
 
 
@@ -29,7 +29,7 @@ class UserRecord(Record, frozen=True):
     tenant: Slug
     name: UserName
     role: Role
-    # Drawn when it is made: a name that is given out again names another user.
+    # Drawn when the record is made: a name that is given out again names another user.
     id: str = ""
     # A program's account: no login, tokens only.
     service: bool = False

@@ -11,7 +11,7 @@ from ares.model.base import Record
 # Clocks of different machines may run this much faster or slower than each other.
 DRIFT = 0.01
 
-# Until an agent has found a server that is back, and was answered.
+# The time for an agent to find a server that is back, and to get an answer.
 _REUNION_S = 3.0
 
 _Seconds = Annotated[float, Meta(ge=0.02, le=3600.0)]
@@ -39,7 +39,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def self_fence_ratio(self) -> float:
-        """Of any lease, since a job may ask for a longer one."""
+        """The part of any lease after which an agent fences itself, as a job may ask for a longer lease."""
         return self.self_fence_s / self.dead_after_s
 
     @property
@@ -83,7 +83,7 @@ def _mistakes(timing: Timing) -> Iterator[str]:
 
 
 class ClockRecord(Record, frozen=True):
-    """What time it was for what expires and for what is forgotten, when the leader last looked."""
+    """The time for expiry and for forgetting, when the leader last looked."""
 
     ending: float
     keeping: float

@@ -38,7 +38,7 @@ class AuditLog(Protocol):
     def chains(self) -> Sequence[str]: ...
 
     def segments(self, chain: str) -> Sequence[Segment]:
-        """In order."""
+        """The segments of a chain, in order."""
         ...
 
     def lines(self, segment: Segment) -> Iterator[bytes]:
@@ -83,7 +83,7 @@ class HeadCopy(Protocol):
 
 
 class AuditPorts(NamedTuple):
-    """All that recording needs."""
+    """All ports that recording needs."""
 
     chain: AuditLog
     signer: Signer

@@ -17,18 +17,18 @@ class Mismatch(Struct, frozen=True, gc=False):
 
 
 class Blobs(Protocol):
-    """Files by attempt and SHA-256. One that is sealed never changes again; others are only pieces so far.
+    """Files by attempt and SHA-256. A sealed file never changes again; other files are only pieces so far.
 
     Calls raise OSError when they cannot be carried out. They may be repeated, and made by several replicas at once.
     """
 
     async def append(self, ref: AttemptRef, sha256: str, offset: int, data: bytes) -> int:
-        """Repeats are harmless, and with a gap nothing is written. Returns the size kept now, which says where to
-        go on from."""
+        """Repeats are harmless, and with a gap nothing is written. Returns the size kept now, which tells where to go
+        on."""
         ...
 
     async def seal(self, ref: AttemptRef, sha256: str, size: int) -> Mismatch | None:
-        """Reads back what was kept. None: it has this size and digest, is durable, and stays as it is."""
+        """Reads back what was kept. None: the file has this size and digest, is durable, and stays as it is."""
         ...
 
     async def unsealed(self, ref: AttemptRef, files: Iterable[OutputFile]) -> tuple[OutputFile, ...]:
@@ -36,13 +36,13 @@ class Blobs(Protocol):
         ...
 
     async def read(self, ref: AttemptRef, sha256: str, offset: int, limit: int) -> bytes:
-        """Of a sealed file. Raises FileNotFoundError when it is not there."""
+        """Bytes of a sealed file. Raises FileNotFoundError when it is not there."""
         ...
 
     async def keep_only(self, tenant: str, job: str, fence: Fence | None) -> None:
-        """Removes everything of the job but the sealed files of one attempt, or everything."""
+        """Removes everything of the job except the sealed files of one attempt; everything without a fence."""
         ...
 
     async def unsettled(self, age_s: float) -> tuple[tuple[str, str], ...]:
-        """Tenant and id of jobs that began to hand over files so long ago, and of which `keep_only` was not asked."""
+        """Tenant and id of jobs that began to hand over files so long ago and for which `keep_only` was not called."""
         ...

@@ -16,11 +16,11 @@ class Signed(Record, frozen=True):
 class Issuer(Protocol):
     """The authority's key. Texts are PEM."""
 
-    # Of the certificate that goes with the key.
+    # The fingerprint of the certificate that goes with the key.
     fingerprint: str
-    # That certificate, then others that are trusted still.
+    # That certificate, then others that are still trusted.
     authorities: str
-    # Of all of these.
+    # The fingerprints of all of these.
     fingerprints: tuple[str, ...]
 
     def key_of(self, request: str) -> str | None:
@@ -28,7 +28,7 @@ class Issuer(Protocol):
         ...
 
     def sign(self, request: str, role: MachineRole, name: str, generation: int, life: tuple[int, int]) -> Signed:
-        """For the key of the request; what else the request says does not matter. `life`: issued and ends at."""
+        """Signs the key of the request; what else the request says does not matter. `life`: issued and ends at."""
         ...
 
     def read(self, certificate: bytes) -> Presented | None:
@@ -44,5 +44,5 @@ class Requests(Protocol):
     def request(self, key: str) -> str: ...
 
     def life(self, certificate: str) -> tuple[int, int]:
-        """When it was issued and when it ends."""
+        """When a certificate was issued and when it ends."""
         ...

@@ -1,4 +1,4 @@
-"""Where the scheduler's decisions are kept, for `ares replay`. Losing some is no harm; waiting for it would be."""
+"""Where the scheduler's decisions are kept, for `ares replay`. Some may be lost; the scheduler never waits."""
 
 from collections.abc import Callable
 from typing import Protocol

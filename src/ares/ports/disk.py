@@ -7,7 +7,7 @@ from ares.model.base import Record
 
 
 class DiskRoom(Record, frozen=True):
-    """Of one disk. Of inodes there are 0 in all where a file system does not count them."""
+    """The room on one disk. The count of inodes is 0 where a file system does not count them."""
 
     path: str
     bytes_free: int
@@ -16,7 +16,7 @@ class DiskRoom(Record, frozen=True):
     inodes_all: int = 0
 
 
-# One for each directory; several may be on one disk.
+# One entry for each directory; several directories may be on one disk.
 Disk = Callable[[], tuple[DiskRoom, ...]]
 
 
@@ -24,5 +24,5 @@ class Reserves(Protocol):
     """What is kept on these disks for the store and the audit log, and never given to what jobs leave behind."""
 
     def short(self) -> str:
-        """What is lacking of it, in words; empty when nothing is. Raises OSError."""
+        """What the reserves lack, in words; empty when nothing. Raises OSError."""
         ...

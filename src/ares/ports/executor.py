@@ -29,23 +29,23 @@ class Launch(msgspec.Struct, frozen=True, gc=False):
     env: Mapping[str, str]
     cwd: str
     log_path: str
-    # It is ended when it uses more.
+    # The attempt is ended when it uses more memory.
     memory_mib: int
-    # Its weight against others where CPUs are short.
+    # The attempt's weight against others where CPUs are short.
     cpu_milli: int
     file_bytes_max: int
     processes_max: int
     open_files_max: int
     deadline: float = inf
-    # CPU time it gets no more than, also where CPUs are idle; 0 sets no such limit.
+    # The most CPU time the attempt gets, also where CPUs are idle; 0 sets no such limit.
     cpu_limit_milli: int = 0
-    # Added to what this executor was given: how early it is ended where the node's memory is short.
+    # Added to what this executor was given: how early the attempt is ended where the node's memory is short.
     oom_score_adj: int = 0
     pin: Pin | None = None
-    # It does not start where it cannot be kept apart at least this well.
+    # The attempt does not start where it cannot be isolated at least this well.
     isolation: Isolation = "any"
     network: Network = "host"
-    # The tenant: what ran for one is never used for another.
+    # The tenant: what ran for one tenant is never used for another.
     owner: str = ""
     # The attempt's own directories, in a sandbox the only places it may write to, and the user it runs as.
     folders: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Launch(msgspec.Struct, frozen=True, gc=False):
 
 
 class Sandbox(msgspec.Struct, frozen=True, gc=False):
-    """How well attempts can be kept apart, and by what."""
+    """How well attempts can be isolated, and by what parts."""
 
     level: Isolation = "any"
     parts: tuple[str, ...] = ()
@@ -67,9 +67,9 @@ class Finished(msgspec.Struct, frozen=True, gc=False):
     oom: bool
     max_rss_mib: int
     cpu_s: float
-    # Killed because its deadline passed.
+    # The attempt was killed because its deadline passed.
     expired: bool = False
-    # It wanted more processes than it may have.
+    # The attempt wanted more processes than it may have.
     crowded: bool = False
 
 
@@ -77,7 +77,7 @@ class CannotStart(msgspec.Struct, frozen=True, gc=False):
     """The process never ran: no such command, no permission, no such directory."""
 
     message: str
-    # Its deadline had passed already.
+    # The deadline had passed already.
     expired: bool = False
     # The command was handed over and no word came back: it may have run, however briefly.
     uncertain: bool = False
@@ -92,11 +92,11 @@ class Running(Protocol):
         ...
 
     def signal(self, signum: int) -> None:
-        """To the main process's group."""
+        """Sends the signal to the main process's group."""
         ...
 
     def catches(self, signum: int) -> bool:
-        """Whether the main process has a handler for it by now, and would not die of it."""
+        """Whether the main process has a handler for the signal by now, and would not die of it."""
         ...
 
     def kill(self) -> None:
@@ -118,7 +118,7 @@ class Executor(Protocol):
     def isolation(self) -> tuple[Containment, ...]: ...
 
     def sandbox(self) -> Sandbox:
-        """What was tried and works here, once it is open."""
+        """The isolation that was tried and works here, once the executor is open."""
         ...
 
     def start(self, launch: Launch) -> Awaitable[Running | CannotStart]: ...

@@ -44,9 +44,9 @@ class CertifiedLink(Protocol):
     """A link whose ends prove themselves by certificates."""
 
     async def certify(self, request: CertifyRequest) -> CertifyReply:
-        """The next certificate, by the one it has."""
+        """The next certificate, by proof of the one the agent has."""
         ...
 
     def prove_by(self, proof: Proof) -> None:
-        """From the next connection on."""
+        """Uses this proof from the next connection on."""
         ...

@@ -15,9 +15,9 @@ class PlannerLost(Exception):
 
     def __init__(self, why: str, plugin: str = "", late: bool = False) -> None:
         super().__init__(why)
-        # "kind name" of the third party's code it was in, if any.
+        # "kind name" of the plugin whose code it was in, if any.
         self.plugin = plugin
-        # It was still at work when its time was over.
+        # The planner was still at work when its time was over.
         self.late = late
 
 
@@ -32,7 +32,7 @@ class Planning(Protocol):
         ...
 
     async def ask(self, frame: bytes, within_s: float) -> bytes:
-        """One at a time. Raises PlannerLost when there is no answer in time, and ends the planner then."""
+        """Asks one question at a time. Ends the planner and raises PlannerLost when there is no answer in time."""
         ...
 
     async def close(self) -> None: ...

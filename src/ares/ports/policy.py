@@ -23,7 +23,7 @@ class CompiledRule(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What it reads."""
+        """The names that the expression reads."""
         ...
 
     def run(self, values: object) -> Value | Failed: ...
@@ -35,9 +35,9 @@ class CompiledRules(Protocol):
         ...
 
     def any_of(self, rules: Sequence[CompiledRule]) -> CompiledRule | None:
-        """False when all of them are; anything else when they must be asked one by one. None: it cannot be had."""
+        """A rule that is False when all of them are; otherwise each must be asked. None: there is no such rule."""
         ...
 
     def values(self, facts: Mapping[str, object]) -> object:
-        """What rules are run on: made once for each job."""
+        """The facts as rules take them: made once for each job."""
         ...

@@ -21,7 +21,7 @@ class VaultError(Exception):
 
 
 class UnknownKey(VaultError):
-    """It was sealed with a key that this vault does not have."""
+    """The value was sealed with a key that this vault does not have."""
 
     def __init__(self, key_id: str, where: str) -> None:
         super().__init__(f"it is sealed with the key {key_id}, which {where} does not hold")
@@ -36,10 +36,10 @@ class Tampered(VaultError):
 
 
 class Vault(Protocol):
-    """`binding` names what a value belongs to: sealed for one, it does not open for another."""
+    """`binding` names the owner of a value: sealed for one, it does not open for another."""
 
     def seal(self, value: Secret, binding: bytes) -> Sealed:
-        """With the newest key; the first is made when there is none."""
+        """Seals with the newest key; the first key is made when there is none."""
         ...
 
     def open(self, sealed: Sealed, binding: bytes) -> Secret:
@@ -47,15 +47,15 @@ class Vault(Protocol):
         ...
 
     def rewrap(self, sealed: Sealed, binding: bytes) -> Sealed:
-        """The same value, its key under the newest one. Raises as `open` does."""
+        """The same value, its key sealed with the newest one. Raises as `open` does."""
         ...
 
     def holds(self, key_id: str) -> bool: ...
 
     def newest(self) -> str:
-        """Empty before there is one."""
+        """The id of the newest key; empty before there is one."""
         ...
 
     def renew(self) -> str:
-        """Makes a new key the newest; older ones stay, for what is not rewrapped yet. Durable when it returns."""
+        """Makes a new key the newest; older keys stay, for what is not rewrapped yet. Durable when it returns."""
         ...

@@ -6,18 +6,18 @@ from typing import Protocol, Self
 
 from ares.ports.store import KV
 
-# Called with how much is done, and of how much.
+# Called with how much is done, and of how much in all.
 Progress = Callable[[int, int], None]
 
 
 class Snapshot(Protocol):
-    """Every answer is of the same revision. Used by one thread, in a `with` block."""
+    """Every answer is from the same revision. Used by one thread, in a `with` block."""
 
     @property
     def revision(self) -> int: ...
 
     def rows(self, prefix: str) -> Iterator[KV]:
-        """Keys under `prefix`, in order, fetched as one goes on. Several may be under way at once."""
+        """Keys under `prefix`, in order, fetched on demand. Several iterations may be under way at once."""
         ...
 
     def get(self, key: str) -> KV | None: ...

@@ -1,4 +1,4 @@
-"""Counters, histograms and spans, without a library in the services' hands."""
+"""Counters, histograms and spans, without a telemetry library in the services."""
 
 from collections.abc import Mapping
 from typing import Protocol

@@ -1,1 +1,1 @@
-"""What running jobs draw and cost: watts and prices of machines, and what an attempt uses of them. Pure."""
+"""What running jobs draw and cost: watts and prices of machines, and what attempts use of them. Pure."""

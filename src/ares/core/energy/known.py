@@ -18,7 +18,7 @@ class KnownCard(NamedTuple):
 
 # For a GPU of an unknown model.
 UNKNOWN: Final = KnownCard(300.0, 30.0)
-# Where only the full load is known.
+# The idle share of full load, where only the full load is known.
 IDLE_SHARE: Final = 0.1
 
 # By words of the model's name. Of the entries that match, the one with the most words counts.
@@ -105,7 +105,7 @@ KNOWN: Final[dict[str, KnownCard]] = {
 
 @lru_cache(4096)
 def known(model: str) -> KnownCard | None:
-    """What is known of a model by the name its driver gives it."""
+    """What is known of a model, by the name its driver gives it."""
     found = matching(tuple(KNOWN), model)
     return None if found is None else KNOWN[found]
 

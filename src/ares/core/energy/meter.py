@@ -19,7 +19,7 @@ def spend(
 
 
 def spent_by(state: JobState, now: float, fate: Fate) -> tuple[Spent, ...]:
-    """Of all attempts up to now. What the current one used becomes `fate`."""
+    """What all attempts used up to now. The use of the current one becomes `fate`."""
     since = state.bound_at if state.metered_at is None else state.metered_at
     if state.phase not in BOUND or since is None or not state.rates:
         return state.spent
@@ -28,7 +28,7 @@ def spent_by(state: JobState, now: float, fate: Fate) -> tuple[Spent, ...]:
 
 
 def merged(parts: Iterable[Spent]) -> tuple[Spent, ...]:
-    """One for each pool, GPU model and fate, in the order they first come."""
+    """One entry for each pool, GPU model and fate, in the order of their first appearance."""
     sums: dict[tuple[str, str, Fate], Spent] = {}
     for one in parts:
         key = (one.pool, one.gpu_model, one.fate)
@@ -62,7 +62,7 @@ def _each(placements: Sequence[Placement], rates: Sequence[Rate], seconds: float
 
 
 def kept_rates(state: JobState, left: Sequence[Placement]) -> tuple[Rate, ...]:
-    """Of the placements that are left of an attempt."""
+    """Rates of the placements that are left of an attempt."""
     if len(state.rates) != len(state.placements):
         return state.rates
     stay = {place.rank for place in left}

@@ -35,11 +35,11 @@ class Power(NamedTuple):
 
 
 class NodePower(NamedTuple):
-    """Of one machine. CPUs that are not held and devices of unknown kinds draw nothing."""
+    """The power of one machine. CPUs that are not held and devices of unknown kinds draw nothing."""
 
     # Milliwatts of one CPU in use.
     cpu: int
-    # By index; GPUs that are cut into slices are not among them.
+    # GPUs by index, without GPUs that are cut into slices.
     gpus: dict[int, Power]
     # Microwatts of one device of a kind, at full load and when idle.
     devices: dict[str, Power]
@@ -73,7 +73,7 @@ def _node_power(
     policy = EnergyPolicy(gpu_watts=dict(gpu_watts))
     powers = {index: _power(card_of(model, pool, policy)) for index, model, _ in gpus}
     cut = [powers[index] for index, _, mig in gpus if mig]
-    # Slices do not say which GPU they are of: the thirstiest counts.
+    # A slice does not say which GPU it is part of: the thirstiest counts.
     whole = max(cut, default=Power(0, 0))
     return NodePower(
         cpu=_milli(cpu_watts if pool.cpu_watts is None else pool.cpu_watts),
@@ -84,14 +84,14 @@ def _node_power(
 
 
 def drawn(node: NodePower, place: Placement) -> int:
-    """Microwatts of a placement, what its GPUs draw when idle included."""
+    """Microwatts of a placement, with what its GPUs draw when idle."""
     gpus = sum((node.gpus.get(gpu) or _UNKNOWN).full for gpu in place.gpus)
     devices = sum(node.devices[kind].full * len(ids) for kind, ids in place.devices.items() if kind in node.devices)
     return place.cpu_milli * node.cpu + place.gpu_milli * gpus + devices
 
 
 def price_of(place: Placement, pool: Pool) -> float:
-    """For an hour."""
+    """The price of a placement for an hour."""
     gpus, cpus = len(place.gpus) * place.gpu_milli / 1000, place.cpu_milli / 1000
     memory = place.memory_mib / _MIB_PER_GIB
     price = gpus * pool.gpu_hour + cpus * pool.cpu_hour + memory * pool.memory_gib_hour
@@ -107,7 +107,7 @@ def rate_of(record: NodeRecord, place: Placement, pool: Pool = _PLAIN, policy: E
 
 
 def rates_of(nodes: Mapping[str, NodeRecord], profile: Profile, placements: Sequence[Placement]) -> tuple[Rate, ...]:
-    """Of an attempt: one for each placement, or a single one when all are alike. Nodes that are gone have none."""
+    """Rates of an attempt: one for each placement, or a single one when all are alike. A node that is gone has none."""
     rates = tuple(
         _NOTHING
         if (record := nodes.get(place.node)) is None

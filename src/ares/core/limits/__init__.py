@@ -1,1 +1,1 @@
-"""How much each may have: rates and turns."""
+"""How much each tenant and client may have: rates and turns."""

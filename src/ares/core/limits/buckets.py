@@ -10,7 +10,7 @@ _SWEEP_MIN = 1024
 
 
 class Buckets(Generic[K]):
-    """A bucket per key. Full ones are not kept: what is remembered is bounded by what was taken lately."""
+    """A bucket per key. Full buckets are not kept: memory is bounded by what was taken lately."""
 
     __slots__ = ("_burst_s", "_each_s", "_full_at", "_sweep_at", "burst", "per_s")
 
@@ -28,7 +28,7 @@ class Buckets(Generic[K]):
 
     def take(self, key: K, now: float, cost: float = 1.0) -> float:
         """Takes `cost` and returns 0, or takes nothing and returns in how many seconds there will be enough.
-        What costs more than a bucket holds is had for a full bucket."""
+        A cost larger than a bucket is met by a full bucket."""
         full_at = self._full_at.get(key, now)
         after = (full_at if full_at > now else now) + min(cost, self.burst) * self._each_s
         # Rounding must not refuse the last of a burst.
@@ -41,11 +41,11 @@ class Buckets(Generic[K]):
         return 0.0
 
     def left(self, key: K, now: float) -> float:
-        """How much could be taken."""
+        """How much could be taken now."""
         return max(0.0, self.burst - max(0.0, self._full_at.get(key, now) - now) * self.per_s)
 
     def empty(self, key: K, now: float) -> bool:
-        """Whether not even one could be taken."""
+        """Whether not even one token could be taken."""
         return self._full_at.get(key, now) - now + self._each_s - self._burst_s > 1e-9
 
     def full_in(self, key: K, now: float) -> float:
@@ -54,5 +54,5 @@ class Buckets(Generic[K]):
 
     def _sweep(self, now: float) -> None:
         self._full_at = {key: full_at for key, full_at in self._full_at.items() if full_at > now}
-        # Twice what is left: each key is looked at a bounded number of times, however many there are.
+        # Twice the number of keys left: each key is swept a bounded number of times, however many there are.
         self._sweep_at = max(_SWEEP_MIN, 2 * len(self._full_at))

@@ -9,17 +9,17 @@ _SWEEP_MIN = 1024
 
 
 class TimeShares:
-    """Each tenant has a share of the time, and may be ahead of it by a burst. One that is alone may have all of it."""
+    """Each tenant has a share of the time, and may be ahead of it by a burst. A lone tenant may have all of it."""
 
     __slots__ = ("_burst_s", "_even_at", "_last", "_other", "_share", "_sweep_at")
 
     def __init__(self, share: float, burst_s: float) -> None:
         self._share = share
         self._burst_s = burst_s / share
-        # When each will have had no more than its share.
+        # When each tenant will have had no more than its share.
         self._even_at: dict[str, float] = {}
         self._sweep_at = _SWEEP_MIN
-        # The latest two that came, and when.
+        # The latest two tenants that came, and when.
         self._last = self._other = ("", float("-inf"))
 
     def __len__(self) -> int:
@@ -31,7 +31,7 @@ class TimeShares:
         self._last = (tenant, now)
 
     def took(self, tenant: str, seconds: float, now: float) -> None:
-        """The server worked for it so long."""
+        """The server worked for the tenant so long."""
         even_at = max(now, self._even_at.get(tenant, now)) + seconds / self._share
         self._even_at[tenant] = min(even_at, now + self._burst_s + _OWED_S)
         if len(self._even_at) > self._sweep_at:
@@ -39,7 +39,7 @@ class TimeShares:
             self._sweep_at = max(_SWEEP_MIN, 2 * len(self._even_at))
 
     def wait_s(self, tenant: str, now: float) -> float:
-        """How long it has to leave the server to others; 0 when there are none."""
+        """How long the tenant has to leave the server to others; 0 when there are none."""
         ahead_s = self._even_at.get(tenant, now) - now - self._burst_s
         if ahead_s <= 0.0:
             return 0.0

@@ -8,14 +8,14 @@ T = TypeVar("T")
 
 Full = Literal["tenant", "server"]
 
-# Of all places, what one tenant may have while others are there too.
+# One tenant may have this part of all places while other tenants are present: 1 in `SHARE`.
 SHARE = 4
 # How long a tenant counts as present.
 _THERE_S = 1.0
 
 
 class FairTurns(Generic[T]):
-    """A tenant that floods lengthens its own queue only: in each round one of every tenant that waits is served.
+    """A tenant that floods lengthens its own queue only: each round serves one request of every tenant that waits.
     Alone it may have all places; beside others a part of them, so that a tenant that comes finds some free."""
 
     def __init__(self, at_once: int, waiting_max: int, waiting_per_tenant_max: int) -> None:
@@ -33,7 +33,7 @@ class FairTurns(Generic[T]):
         self.waiting = 0
 
     def enter(self, tenant: str, now: float) -> bool:
-        """A turn at once, when there is room and none of the tenant waits."""
+        """A turn at once, when there is room and no request of the tenant waits."""
         if tenant != self._last:
             self._shared_at = now if self._last else self._shared_at
             self._last = tenant
@@ -65,7 +65,7 @@ class FairTurns(Generic[T]):
         return following
 
     def forget(self, tenant: str, who: T) -> None:
-        """One that waited no longer does. It may have been passed over already."""
+        """A request no longer waits. It may have been passed over already."""
         queue = self._queues.get(tenant)
         if queue is None or who not in queue:
             return

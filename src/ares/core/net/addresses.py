@@ -1,5 +1,5 @@
-"""Which addresses a stranger's URL may lead to. Names are judged by what they resolve to: they lie, and numbers have
-many forms."""
+"""Which addresses a URL from outside may lead to. Names are judged by what they resolve to: a name may lie, and
+numbers have many forms."""
 
 import ipaddress
 from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ _CLOUDS: Final = (IPv4Network("192.0.0.0/24"), IPv4Network("168.63.129.16/32"), 
 # All that is given out as addresses of the open internet. Everything beside it is some network's own business: local
 # translators (64:ff9b:1::/48, ::ffff:0:0:0/96), site-local (fec0::/10), segment routing, and what is yet to be named.
 _UNICAST: Final = IPv6Network("2000::/3")
-# Within it, but of no machine: examples in documents.
+# Within it, but of no machine: addresses for examples in documents.
 _EXAMPLES: Final = IPv6Network("3fff::/20")
 # An interface identifier that holds an IPv4 address, behind a router of the same site (ISATAP).
 _ISATAP: Final = frozenset({0x00005EFE, 0x02005EFE})
@@ -64,7 +64,7 @@ class Target(Record, frozen=True):
 
     @property
     def authority(self) -> str:
-        """As a Host header has it."""
+        """The authority as a Host header has it."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         return name if self.port == _PORTS[self.scheme] else f"{name}:{self.port}"
 
@@ -91,7 +91,7 @@ def target_of(url: str) -> Target | str:
 
 
 def refused(address: str) -> str | None:
-    """Why strangers may not be led to this address; None for one of the open internet."""
+    """Why a URL from outside may not lead to this address; None for an address of the open internet."""
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:
@@ -110,7 +110,7 @@ def _open(ip: IPv4Address | IPv6Address) -> bool:
 
 
 def _inner(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """What an address with another one inside leads to."""
+    """The address that an address with another one inside leads to."""
     if isinstance(ip, IPv4Address):
         return ip
     if ip in _NAT64:

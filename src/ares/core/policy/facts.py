@@ -9,7 +9,7 @@ from ares.core.policy.names import NAMES
 from ares.model.access import Principal
 from ares.model.job import JobSpec
 
-# Fields of a job that rules are not told of, and why that lets nothing past them.
+# Fields of a job that rules are not told of, and why no rule is evaded by that.
 UNTOLD: Final[Mapping[str, str]] = {
     "alternatives": "the job is judged with each of them",
     "numa": "it is about where on a node, not about how much",
@@ -32,14 +32,14 @@ NUMBERS: Final[dict[str, float]] = {
 
 
 def ways(spec: JobSpec) -> Iterator[JobSpec]:
-    """The job with its resources, and with each of its alternatives: a rule that is true of one is true of it."""
+    """The job with its resources, and with each of its alternatives: a rule that is true of one is true of the job."""
     yield spec
     for other in spec.alternatives:
         yield replace(spec, resources=other, alternatives=())
 
 
 class PolicyJob(NamedTuple):
-    """What facts are made of. `numbers` are the tenant's, by their names in the table."""
+    """What facts are computed from. `numbers` are the tenant's, by their names in the table."""
 
     who: Principal
     spec: JobSpec
@@ -59,7 +59,7 @@ Read = Callable[[PolicyJob], object]
 _JOB: Final[dict[str, Read]] = {
     "name": lambda job: job.spec.name,
     "command": lambda job: list(job.spec.command),
-    # Whatever sets it: a variable that a secret fills is one like any other.
+    # However it is set: a variable that a secret fills is one like any other.
     "env_keys": lambda job: [*job.spec.env, *(one.env for one in job.spec.secrets if one.env is not None)],
     "labels": lambda job: job.spec.labels,
     "selector": lambda job: job.spec.selector,
@@ -123,5 +123,5 @@ _READ: Final[dict[str, Read]] = {
 
 
 def facts(job: PolicyJob, names: Iterable[str] = NAMES) -> dict[str, object]:
-    """Only what is asked for: few rules read more than a few of them."""
+    """Only the facts asked for: few rules read more than a few of them."""
     return {name: _READ[name](job) for name in names}

@@ -14,7 +14,7 @@ _STATUS: Final = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 
 
 def first_of(text: str, expression: str) -> Mistake:
-    """The first mistake a compiler named, in our words."""
+    """The first mistake that the compiler named, in plain words."""
     found = _MISTAKE.search(text)
     if found is None:
         return Mistake(message=_STATUS.sub("", text).strip())
@@ -32,7 +32,7 @@ def first_of(text: str, expression: str) -> Mistake:
 
 
 def _plain(said: str) -> str:
-    """Without the list of every token that could have come next."""
+    """The message without the list of every token that could have come next."""
     return said.split(" expecting {", maxsplit=1)[0].removeprefix("Syntax error: ")
 
 
@@ -40,7 +40,7 @@ def _begin(expression: str, line: int, column: int, name: str) -> int:
     """Where the name begins: compilers point to its last dot."""
     lines = expression.split("\n")
     text = lines[line - 1] if line <= len(lines) else ""
-    # Or, of what is called, to the bracket behind it.
+    # For a function call, compilers point to the bracket behind it.
     for start in (column - 1 - max(0, name.rfind(".")), column - 1 - len(name)):
         if start >= 0 and text.startswith(name, start):
             return start + 1

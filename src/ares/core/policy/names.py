@@ -76,5 +76,5 @@ FUNCTIONS: Final = (
     "getDayOfWeek", "getDate", "getDayOfMonth", "getDayOfYear", "getMonth", "getFullYear", "getSeconds",
     "getMilliseconds",
 )  # fmt: skip
-# Values that hold several: reading one again and again inside a loop would cost their product.
+# Lists and maps: reading one again and again inside a loop would cost the product of their lengths.
 MANY: Final = frozenset(name for name, (kind, _) in NAMES.items() if kind.startswith(("list", "map")))

@@ -14,7 +14,7 @@ from ares.model.policy import Mistake
 # The evaluator stops after 10,000 rounds in all.
 LOOPS_MAX: Final = 2
 _LOOPS: Final = frozenset({"all", "exists", "exists_one"})
-# They copy what they have for every element they add.
+# Functions that copy what they have for every element they add.
 _COPYING: Final = frozenset({"filter", "map"})
 _OPEN: Final = "([{"
 _CLOSE: Final = ")]}"
@@ -43,7 +43,7 @@ def tokens(expression: str) -> Iterator[Token]:
 
 
 def refused(expression: str) -> Mistake | None:
-    """The first thing in it that may not be there."""
+    """The first thing in the expression that may not be there."""
     words = list(tokens(expression))
     # For each open bracket, whether it holds the inside of a loop.
     open_: list[bool] = []
@@ -73,7 +73,7 @@ def _word(words: list[Token], place: int, inside: bool) -> tuple[str, str] | Non
         return "dyn() would hide mistakes until a job comes", "leave it out; convert instead"
     if text in _COPYING and words[place + 1 : place + 2] and words[place + 1].text == "(":
         return f"{text}() takes too long with many words", "ask with exists() or all()"
-    # Whatever else it may be part of, it would not be seen here by its whole name.
+    # Whatever else it may be part of, it would not be found here by its whole name.
     if name and name == text and name not in NAMES:
         return f"{text} alone is nothing", f"write {text}.NAME as one word, and call no variable {text}"
     if inside and name in MANY:
@@ -94,13 +94,13 @@ def _sign(words: list[Token], place: int) -> tuple[str, str] | None:
 
 
 def names_in(expression: str) -> tuple[str, ...]:
-    """The names of the table that it reads, in the order they first come."""
+    """The names of the table that the expression reads, in the order of their first use."""
     words = list(tokens(expression))
     return tuple(dict.fromkeys(name for place in range(len(words)) if (name := _whole(words, place)) in NAMES))
 
 
 def patterns_in(expression: str) -> Iterator[tuple[str, Mistake]]:
-    """Text written out as the pattern of `matches`, and what is to be said if it is none."""
+    """Literal patterns of `matches`, each with the mistake to report if it is no pattern."""
     words = list(tokens(expression))
     asked: list[bool] = []
     for place, (kind, text, at) in enumerate(words):
@@ -113,7 +113,7 @@ def patterns_in(expression: str) -> Iterator[tuple[str, Mistake]]:
 
 
 def _whole(words: list[Token], place: int) -> str:
-    """The dotted name that begins here, empty for what follows a dot."""
+    """The dotted name that begins here; empty after a dot."""
     kind, text, _ = words[place]
     if kind != "name" or text not in _ROOTS or (place > 0 and words[place - 1].text == "."):
         return ""

@@ -1,4 +1,4 @@
-"""Defaults that a policy gives: fields a submitter left out, and what may become of them."""
+"""Defaults that a policy gives: fields that a submitter left out, and what they become."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -14,7 +14,7 @@ _DEFAULT: Final = JobSpec(command=("default",))
 
 
 class _Field(NamedTuple):
-    """`unset`: the job says nothing of it, or what it says is the default."""
+    """`unset`: the job does not set the field, or sets it to the default."""
 
     type: Type
     unset: Callable[[JobSpec], bool]
@@ -60,7 +60,7 @@ FIELDS: Final[dict[str, _Field]] = {
     "retry.limit": _inner("retry", "limit", "int"),
     "preemption.allowed": _inner("preemption", "allowed", "bool"),
 }
-# With a key behind the dot: labels.cost-centre, selector.pool.
+# Maps whose keys come behind the dot: labels.cost-centre, selector.pool.
 MAPS: Final = ("labels", "selector")
 
 
@@ -68,7 +68,7 @@ _TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(JobS
 
 
 def type_of(path: str) -> Type | None:
-    """What a field that may be set takes; None for one that may not be."""
+    """The type of a field that may be set; None for a field that may not be."""
     head, dot, key = path.partition(".")
     if path in FIELDS:
         return FIELDS[path].type
@@ -80,7 +80,7 @@ def settable() -> str:
 
 
 def put(spec: JobSpec, path: str, value: object) -> JobSpec | Refusal:
-    """The job with the field, if it had left it out; a job that has it stays as it is."""
+    """The job with the field, if it had left it out; a job that sets it stays as it is."""
     head, _, key = path.partition(".")
     if path in FIELDS:
         field = FIELDS[path]
@@ -96,7 +96,7 @@ def put(spec: JobSpec, path: str, value: object) -> JobSpec | Refusal:
 
 
 def _checked(spec: JobSpec, path: str, changes: dict[str, Any]) -> JobSpec | Refusal:
-    """As strictly as if the submitter had written it."""
+    """The changed job, checked as strictly as if the submitter had written it."""
     try:
         return replace(spec, **{name: msgspec.convert(value, _TYPES[name]) for name, value in changes.items()})
     except msgspec.ValidationError as error:

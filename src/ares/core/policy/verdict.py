@@ -1,4 +1,4 @@
-"""What policies make of a job."""
+"""The verdict of all policies on a job."""
 
 from collections.abc import Iterable, Mapping
 from typing import cast
@@ -15,11 +15,11 @@ class Said(Record, frozen=True):
     """What one policy says to a job, and by which values."""
 
     policy: str
-    # "" for the platform's.
+    # "" for a policy of the platform.
     tenant: str
     message: str
     values: dict[str, str] = {}
-    # The rule had no answer: whatever it is for, the job is refused.
+    # The rule had no answer: whatever its action, the job is refused.
     unanswered: bool = False
 
     @property
@@ -28,7 +28,7 @@ class Said(Record, frozen=True):
 
 
 class PolicyVerdict(Record, frozen=True):
-    """`spec` is the job with the defaults it was given."""
+    """`spec` is the job with the defaults that policies gave it."""
 
     spec: JobSpec
     rejected: Said | None = None

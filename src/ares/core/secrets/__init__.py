@@ -1,1 +1,1 @@
-"""Secrets: what of them must not be seen."""
+"""Secrets: keeping their values out of what is shown."""

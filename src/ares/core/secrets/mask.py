@@ -1,7 +1,7 @@
 """Takes secrets out of what a job writes, however the bytes are cut into pieces.
 
-A value is looked for as it is, line by line, and as base64, URLs and JSON write it. What a job makes of its secret by
-other means is not recognised: this guards against accidents, not against the job.
+A value is looked for as it is, line by line, and as base64, URLs and JSON write it. A secret that the job encodes in
+other ways is not recognised: this guards against accidents, not against the job.
 """
 
 import base64
@@ -13,22 +13,22 @@ from urllib.parse import quote, quote_plus
 
 import numpy as np
 
-# ---- How a secret may show itself in what a job writes.
+# ---- The forms in which a secret may appear in output.
 
 
 # Anything shorter would be found everywhere.
 FORM_BYTES_MIN: Final = 4
-# Of base64 in the middle of something longer, whose first and last characters depend on its neighbours.
+# For base64 inside something longer, whose first and last characters depend on its neighbours.
 _INNER_MIN: Final = 8
-# Of a value with more lines, the longest are looked for on their own.
+# Of a value with more lines, only the longest are looked for on their own.
 LINES_MAX: Final = 256
 
 
 def forms(value: bytes) -> set[bytes]:
-    """A value shorter than four bytes has none."""
+    """All forms of a value. A value shorter than four bytes has none."""
     if len(value) < FORM_BYTES_MIN:
         return set()
-    # Line ends around it are no secret, and make output hard to read when they are gone.
+    # Line ends around the value are no secret, and output is hard to read without them.
     inner = value.strip(b"\r\n")
     found = {inner, *_in_text(inner), *_base64(value), *_base64(inner)}
     lines = sorted({line.strip() for line in value.splitlines()}, key=len, reverse=True)
@@ -38,7 +38,7 @@ def forms(value: bytes) -> set[bytes]:
 
 
 def _in_text(value: bytes) -> set[bytes]:
-    """In URLs and in JSON."""
+    """The value as URLs and JSON write it."""
     quoted = quote(value, safe="").encode()
     lower = re.sub(rb"%..", lambda hexed: hexed[0].lower(), quoted)
     found = {quoted, lower, quote_plus(value).encode(), quote(value).encode()}
@@ -50,7 +50,7 @@ def _in_text(value: bytes) -> set[bytes]:
 
 
 def _base64(value: bytes) -> set[bytes]:
-    """Alone, and within something longer: there are three ways it can lie across the groups of three bytes."""
+    """The value in base64, alone and inside something longer: it can lie across groups of three bytes in three ways."""
     whole = base64.b64encode(value)
     found = {whole, whole.rstrip(b"=")}
     for before in range(3):
@@ -62,7 +62,7 @@ def _base64(value: bytes) -> set[bytes]:
 
 
 MASK: Final = b"***"
-# Beginnings of a form at the end of what came are checked at most so often; then all from there on waits.
+# Possible beginnings of a form at the end of the data are checked at most so often; then all from there on waits.
 _CHECKS_MAX: Final = 64
 # Four bytes at a time are hashed into a table of this many bits: a miss costs nothing more.
 _TABLE_BITS: Final = 16
@@ -71,7 +71,7 @@ _SHIFT: Final = np.uint32(32 - _TABLE_BITS)
 
 
 class Masker:
-    """One stream's. Holds back what may be the beginning of a secret until more comes."""
+    """Masks one stream. Holds back what may be the beginning of a secret until more comes."""
 
     def __init__(self, values: Iterable[bytes]) -> None:
         self._forms = sorted({form for value in values for form in forms(value)}, key=len, reverse=True)
@@ -83,19 +83,19 @@ class Masker:
         self._table = np.zeros(1 << _TABLE_BITS, dtype=np.bool_)
         self._table[_hashes(np.frombuffer(b"".join(self._by_head), dtype="<u4"))] = True
         self._held = b""
-        # So many bytes of what is held are masked already.
+        # So many of the bytes held back are masked already.
         self._covered = 0
 
     def feed(self, data: bytes) -> bytes:
-        """What may be shown by now."""
+        """Takes more data; returns what may be shown by now."""
         return self._pass(self._held + data, final=False) if self._forms else data
 
     def end(self) -> bytes:
-        """What was held back; nothing follows it."""
+        """The bytes held back; nothing follows them."""
         return self._pass(self._held, final=True)
 
     def whole(self, data: bytes) -> bytes:
-        """All there is, apart from the stream."""
+        """Masks complete data, apart from the stream."""
         under_way, self._held, self._covered = (self._held, self._covered), b"", 0
         shown = self._pass(data, final=True)
         self._held, self._covered = under_way
@@ -105,7 +105,7 @@ class Masker:
         return self.whole(text.encode(errors="surrogatepass")).decode(errors="surrogatepass")
 
     def value(self, value: Any) -> Any:
-        """Every text in a JSON value, names included."""
+        """Masks every text in a JSON value, names included."""
         match value:
             case str():
                 return self.text(value)
@@ -127,7 +127,7 @@ class Masker:
                 shown += (data[at:start], MASK)
             at = max(at, end)
         shown.append(data[at:cut])
-        # What is masked may still be the beginning of another secret.
+        # A masked part may still be the beginning of another secret.
         self._held, self._covered = data[cut:], max(0, at - cut)
         return b"".join(shown)
 
@@ -159,7 +159,7 @@ def _hashes(words: "np.ndarray[Any, np.dtype[np.uint32]]") -> "np.ndarray[Any, n
 
 
 def _overlap(data: bytes, form: bytes) -> int:
-    """Where the longest end of the data begins that is a beginning of the form, though not all of it."""
+    """Where the longest tail of the data begins that is the beginning of the form, but not all of it."""
     head, start = form[:FORM_BYTES_MIN], max(0, len(data) - len(form) + 1)
     at = data.find(head, start)
     for _ in range(_CHECKS_MAX):

@@ -1,4 +1,4 @@
-"""What vendors' tools say about GPUs, in one form whichever tool said it."""
+"""What vendors' tools report about GPUs, in one form for all tools."""
 
 import re
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class Matrix(NamedTuple):
     buses: tuple[str, ...] = ()
 
     def rows(self, indexes: tuple[int, ...]) -> tuple[tuple[str, ...], ...]:
-        """As `NodeInfo.gpu_links` for these GPUs; empty when it knows none of them."""
+        """The links as in `NodeInfo.gpu_links` for these GPUs; empty when none of them is known."""
         at = {gpu: place for place, gpu in enumerate(self.gpus)}
         if not at.keys() & set(indexes):
             return ()

@@ -11,9 +11,9 @@ from ares.model.node import Gpu, LinkKind
 # The word for a pair of which nothing is known, and the one on the diagonal.
 UNKNOWN: Final = "?"
 SELF: Final = "X"
-# Masks have one bit per GPU index; a larger index is a driver's nonsense.
+# Masks have one bit per GPU index; a larger index is a driver's error.
 INDEX_MAX: Final = 1023
-# One bit each: a node's further GPUs are not given away, and their links, which are many, not looked at.
+# One bit each: further GPUs of a node are not given to jobs, and their links, which are many, are not read.
 GPUS_MAX: Final = 62
 
 

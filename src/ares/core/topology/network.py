@@ -45,14 +45,14 @@ def domain_path(info: NodeInfo) -> tuple[str, str, str]:
 
 
 def between(one: NodeInfo, other: NodeInfo) -> Between:
-    """Two machines of one name are one machine."""
+    """What lies between two machines. Two machines of one name are one machine."""
     tier = TIERS[_distance(one, other)]
     slower = min(one.network_gbps or ASSUMED_NETWORK_GBPS, other.network_gbps or ASSUMED_NETWORK_GBPS)
     return Between(tier.level, slower / _BITS * tier.share, tier.latency_us)
 
 
 def _distance(one: NodeInfo, other: NodeInfo) -> int:
-    """The place in `TIERS`."""
+    """The index in `TIERS`."""
     if one.name == other.name:
         return 0
     shared = (mine == theirs for mine, theirs in zip(domain_path(one), domain_path(other), strict=True))

@@ -11,7 +11,7 @@ from ares.core.topology.xml import read_xml
 
 _GPU_CLASS: Final = "0x03"
 _SWITCH_CLASS: Final = "0x0680"
-# Deeper than any board; a tool's nonsense must not become ours.
+# Deeper than any board: bounds what a broken file can do.
 _DEPTH_MAX: Final = 32
 _PREFIX: Final = {"nvlink": "NV", "xgmi": "XGMI"}
 
