@@ -118,7 +118,7 @@ class Ports:
     issuer: Issuer | None = None
     # The language of policies; without it none can be saved.
     rules: CompiledRules | None = None
-    # Without it nobody is told of alerts.
+    # Without it no alert is delivered.
     notifier: Notifier | None = None
     # Without it no secrets are kept.
     vault: Vault | None = None
@@ -137,9 +137,9 @@ class ReplicaTerms:
     epoch: int
     store_id: str
     cluster: str = "local"
-    # Nobody else can have the store open.
+    # No other process can have the store open.
     exclusive: bool = False
-    # What it holds while it decides, for agents that see it.
+    # The lock it holds while it decides, for agents on the same machine.
     store_lock: StoreLock | None = None
     jobs_max: int = 2_000_000
     # Of one tenant: kept, and not ended.
@@ -153,7 +153,7 @@ class ReplicaTerms:
     # Of what one rank of an attempt writes.
     log_bytes_max: int = LOG_BYTES_MAX
     timing: Timing = DEFAULT
-    # Whose word is taken for who somebody is.
+    # Identity providers that are trusted.
     providers: tuple[Provider, ...] = ()
     plugins: Loaded = NO_PLUGINS
     # How long a machine's certificate is good.
@@ -311,13 +311,13 @@ class Replica:
         )  # fmt: skip
 
     async def open_audit(self) -> None:
-        """Once the view has caught up, and before anybody is served."""
+        """Once the view has caught up, and before any request is served."""
         await self.audit.open()
         if self.audit_heads is not None:
             await self.audit_heads.open()
 
     async def close_audit(self) -> None:
-        """When nobody is served any more."""
+        """After the last request."""
         await self.audit.settle()
         if self.audit_heads is not None:
             await self.audit_heads.close()

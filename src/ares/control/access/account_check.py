@@ -1,4 +1,4 @@
-"""Whether somebody still is who they were when they got their credential: asked at every authentication."""
+"""Whether the account behind a credential is still the one it was made for. Checked at every authentication."""
 
 from msgspec.structs import replace
 
@@ -14,14 +14,14 @@ from ares.ports.store import Store
 
 
 class AccountCheck:
-    """Reads memory; what the view does not know yet may have been made through another replica a moment ago."""
+    """Reads the view. A record that it lacks is read from the store: another replica may have just made it."""
 
     def __init__(self, store: Store, view: View) -> None:
         self._records = Records(store, view)
         self._view = view
 
     async def of(self, who: Principal, user_id: str) -> Principal | Refusal:
-        """The same, as far as its tenant and its user still let it. `user_id` is the record it was made for."""
+        """The principal with the rights that its tenant and user still have. `user_id`: the record it was made for."""
         if (no := self.shut(who.tenant)) is not None or not who.user:
             return no or who
         user = await self.user(who.tenant, who.user)

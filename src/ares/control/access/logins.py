@@ -1,4 +1,4 @@
-"""Who somebody is that an identity provider vouches for."""
+"""Logins by an identity provider: from its token to the principal of a user."""
 
 import msgspec
 import structlog
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 class Logins:
-    """Only users with a record get in. Where the configuration says so, the first login makes it."""
+    """Only users with a record may log in. The first login makes the record where the configuration allows it."""
 
     def __init__(
         self, users: Users, standing: AccountCheck, providers: tuple[Provider, ...], keys: ProviderKeys | None
@@ -61,7 +61,7 @@ class Logins:
         return await self._standing.of(who, user.id)
 
     async def _welcome(self, person: jwt.VouchedPerson, provider: Provider) -> UserRecord | None:
-        """The record of somebody who comes for the first time, if the provider may bring new people."""
+        """The new record of a user at the first login, if the provider may create users."""
         if not person.name:
             return None
         try:
@@ -74,7 +74,7 @@ class Logins:
         if isinstance(made, UserRecord):
             log.info("login.user_made", provider=provider.name, tenant=made.tenant, user=made.name, role=made.role)
             return made
-        # Their first two requests may have come at once. A name that somebody else has is never handed over.
+        # The user's first two requests may have come at once. A name that another user has is never given away.
         user = await self._standing.user_of(person.identity)
         if user is None:
             log.warning("login.refused", provider=provider.name, name=wish.name, error=made.message)

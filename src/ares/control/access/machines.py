@@ -73,7 +73,7 @@ class MachineAuthority:
         return self._issuer is not None
 
     async def open(self) -> None:
-        """Once, before anybody is served. The first replica's authority becomes the installation's."""
+        """Once, before any request is served. The first replica's authority becomes the installation's."""
         if (issuer := self._issuer) is None:
             return
         own = AuthorityRecord(fingerprint=issuer.fingerprint, certificate=issuer.authorities)
@@ -91,7 +91,7 @@ class MachineAuthority:
 
         await self._records.settle("the authority", attempt, seen=False)
 
-    # ---- who is there
+    # ---- authentication
 
     def read(self, certificate: bytes) -> Presented | None:
         """What a certificate says whose chain was verified; None when it is no machine's."""
@@ -104,7 +104,7 @@ class MachineAuthority:
     # ---- getting certificates
 
     async def invited(self, presented: str) -> Principal | Refusal:
-        """Who has a join token, be it spent or expired: that is said by `join`, to nobody else."""
+        """The principal of a join token, also of one that is spent or expired: only `join` tells its holder so."""
         found = await self._token(presented)
         if isinstance(found, Refusal):
             return found
@@ -188,7 +188,7 @@ class MachineAuthority:
             ends_at=fresh.ends_at,
         )
 
-    # ---- looking and taking back
+    # ---- listing and revoking
 
     async def list(self, who: Principal) -> Sequence[CertificateView]:
         await self._view.catch_up()

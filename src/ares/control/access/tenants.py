@@ -20,7 +20,7 @@ from ares.ports.store import Put, Store
 
 log = structlog.get_logger()
 
-# Nodes' own credentials are of this one; it is nobody's.
+# The tenant of the nodes' credentials. It has no users.
 PLATFORM = "system"
 _NONE = Refusal(code="not-found")
 

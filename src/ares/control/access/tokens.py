@@ -55,7 +55,7 @@ class Tokens:
         self._keeping = keeping
 
     async def authenticate(self, presented: str) -> Principal | Refusal:
-        """Who presents this, whatever it came by. Asked again, it tells whether they still may."""
+        """The principal of a credential of any kind. A second call tells whether it is still valid."""
         parsed = parse(presented)
         if parsed is None:
             signed = looks_signed(presented)
@@ -139,8 +139,8 @@ class Tokens:
 
     async def bootstrap(self, tenant: str, keep: Callable[[str], None]) -> str | None:
         """The first administrator's token of a new installation; None where there has been one, also if it was revoked
-        since. It is kept before it is valid: a server that is killed in between leaves no administrator whose token
-        nobody has."""
+        since. `keep` saves the token before it is valid: a server that is killed in between leaves no valid token that
+        is lost."""
         found = await self._records.read(keys.BOOTSTRAP, BootstrapRecord)
         if found is not None and not found[1].again:
             return None
@@ -216,10 +216,10 @@ class Tokens:
 
         return await self._revoke(token_id, judge)
 
-    # ---- whose it is
+    # ---- limits and clean-up
 
     def _no_room(self, of: Callable[[TokenRecord], bool], limit: int, whose: str) -> Refusal | None:
-        """Ended ones count too until they are forgotten: who makes and revokes without end fills memory just so."""
+        """Why no further token may be made. Ended tokens count until they are forgotten, as they take memory too."""
         there = sum(of(record) for record in self._view.tokens.values())
         if there < limit:
             return None
@@ -228,7 +228,7 @@ class Tokens:
         return Refusal(code="access-full", message=message, fix=fix)
 
     async def _forget(self, tenant: str) -> None:
-        """Some of those that ended long ago; whoever makes tokens of a tenant tidies up after it."""
+        """Removes some tokens of the tenant that ended long ago. Called whenever the tenant makes a token."""
         before = self._keeping.wall() - FORGET_S
         own = (self._ended(record) for record in self._view.tokens.values() if record.tenant == tenant)
         old = [record.id for record in own if _over_at(record) < before][:_FORGET_AT_ONCE]
@@ -268,7 +268,7 @@ class Tokens:
     async def _issue_for(
         self, who: Principal, name: str, drafted: tuple[str, TokenRecord]
     ) -> tuple[str, TokenRecord] | Refusal:
-        """A user's token: written only if the user is still who it was."""
+        """A user's token: written only if the user's record has not changed."""
         text, record = drafted
 
         async def attempt() -> tuple[str, TokenRecord] | Refusal | None:
@@ -338,7 +338,7 @@ class Tokens:
 
 
 def _is_of(record: TokenRecord, who: Principal) -> bool:
-    """Somebody from another tenant is not the user here who is called the same."""
+    """Whether the token is the caller's own. A user of another tenant with the same name is another user."""
     return bool(who.user) and not who.home and (record.tenant, record.user) == (who.tenant, who.user)
 
 

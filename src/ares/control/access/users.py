@@ -1,4 +1,4 @@
-"""Users of tenants, people and programs. Nobody makes anybody, or changes anybody, above their own role."""
+"""Users of tenants, people and programs. No user can create or change a user with a higher role."""
 
 from typing import Annotated
 
@@ -28,7 +28,7 @@ _NONE = Refusal(code="not-found")
 
 
 class UserWish(Record, frozen=True):
-    """Somebody who is to be let in."""
+    """A request for a new user."""
 
     name: UserName
     role: Role
@@ -81,7 +81,7 @@ class Users:
         if (no := self._no_room(tenant)) is not None:
             return no
         if wish.name in self._view.tokens:
-            # What somebody made is known by their name, and what a token made by its id: the two must not meet.
+            # Records name their maker: a user by name, a token by its id. The two must not be equal.
             return Refusal(code="user-exists", message=f"{wish.name!r} is the id of a token", fix="choose another name")
         record = UserRecord(
             tenant=tenant,
@@ -185,7 +185,7 @@ def _above(who: Principal, role: Role) -> Refusal | None:
 
 
 def _locked_out(who: Principal, record: UserRecord, changed: UserRecord | None) -> Refusal | None:
-    """Nobody ends or changes their own rights: a slip would lock them out."""
+    """Refuses a user that ends or changes its own rights: a slip would lock it out."""
     if who.user != record.name or (who.home or who.tenant) != record.tenant:
         return None
     if changed is not None and (changed.role, changed.disabled) == (record.role, record.disabled):
@@ -195,7 +195,7 @@ def _locked_out(who: Principal, record: UserRecord, changed: UserRecord | None) 
 
 
 def _claim(old: str, record: UserRecord) -> tuple[list[Compare], list[Op]]:
-    """What makes an identity this user's and nobody else's, and gives the old one back."""
+    """The compares and writes that give an identity to this user alone, and release the old one."""
     new = record.identity
     if old == new:
         return [], []

@@ -1,4 +1,4 @@
-"""What a job's state asks of the agents its ranks are placed on. Derived, never remembered."""
+"""Commands to agents, derived from the state of a job and its placements, never stored."""
 
 from ares.control.governance.secrets import Secrets
 from ares.control.state.view import View
@@ -12,13 +12,13 @@ _ALONE = WorldInfo()
 
 
 def attempt_of(state: JobState) -> AttemptRef:
-    """The attempt a bound state grants, or a lingering one has revoked."""
+    """The attempt that a bound state grants, or that a lingering state has revoked."""
     fence = state.fence if state.phase in BOUND else revoked_fence(state)
     return AttemptRef(job=state.id, tenant=state.tenant, fence=fence)
 
 
 def grants(state: JobState, ref: AttemptRef, rank: int) -> bool:
-    """Whether the rank may go on."""
+    """Whether the state still grants the rank of this attempt."""
     current = state.phase in BOUND and state.fence == ref.fence and state.tenant == ref.tenant
     return current and place_of(state.placements, rank) is not None
 
@@ -40,7 +40,7 @@ def _address(view: View, place: Placement) -> str:
 def start_of(
     ref: AttemptRef, state: JobState, place: Placement, spec: JobSpec, world: WorldInfo, secrets: Secrets
 ) -> Start:
-    # Read now, so that each attempt gets them as they are when it starts.
+    # Read now: each attempt gets the secrets as they are at its start.
     given = secrets.reveal_for(state.tenant, spec) if spec.secrets else ()
     return Start(
         ref=ref,
@@ -57,7 +57,7 @@ def start_of(
 
 
 def stop_of(ref: AttemptRef, rank: int, now: JobState | None, spec: JobSpec | None) -> Stop:
-    """`now` is the job's state without the rank. Only what is waited for is left time to end."""
+    """`now` is the job's state without the rank. Only a rank that the job waits for has a grace."""
     if now is None:
         return Stop(ref=ref, grace_s=0.0, reason="the job was removed", ranks=(rank,))
     reason = now.reason or now.phase

@@ -1,4 +1,4 @@
-"""Nodes: registration under a growing incarnation, and the lease record both sides judge by."""
+"""Registration of nodes under a growing incarnation, and the lease record that leader and agent go by."""
 
 from typing import Literal
 
@@ -24,7 +24,7 @@ class SessionRefused(Exception):
 
     def __init__(self, why: str, reason: Literal["", "not_granted", "duplicate", "malformed"] = "") -> None:
         super().__init__(why)
-        # A word for the audit log, where it is more than bad luck.
+        # The reason in the audit log. Empty when the refusal needs no entry there.
         self.reason = reason
 
 
@@ -64,7 +64,7 @@ class Enrolment:
         record = None if node_kv is None else salvaged_node(node_kv.value, name, node_kv.mod_revision)
         removed = None if removed_kv is None else msgspec.json.decode(removed_kv.value, type=RemovedNode)
         incarnation = _incarnation(hello, record, removed)
-        # What operators said of the node stays said.
+        # Settings by operators, such as a cordon, are kept.
         fresh = replace(
             record or NodeRecord(info=hello.info, incarnation=incarnation, registered_at=0.0),
             info=hello.info,
@@ -78,7 +78,7 @@ class Enrolment:
         writes: list[Put | Delete] = [Put(node, msgspec.json.encode(fresh)), Put(leased, msgspec.json.encode(lease))]
         if record is None:
             compares.append(_unchanged(tombstone, removed_kv))
-            # From here on the record keeps the count.
+            # From now on the new record has the incarnation.
             writes.append(Delete(tombstone))
         written = await self._store.txn(compares, writes)
         if isinstance(written, Committed) and written.succeeded:
@@ -86,7 +86,7 @@ class Enrolment:
         return None
 
     def _promised(self, incarnation: int, lease_kv: KV | None) -> float:
-        """What runs there may trust a longer lease than this replica gives now: the process keeps the longer one."""
+        """Attempts there may trust a longer lease than this replica gives now: the agent keeps the longer one."""
         held = None if lease_kv is None else msgspec.json.decode(lease_kv.value, type=NodeLease)
         kept = held is not None and held.incarnation == incarnation
         return max(self._dead_after_s, held.dead_after_s if held is not None and kept else 0.0)
@@ -101,7 +101,7 @@ class Enrolment:
         )
 
     async def part(self, node: str, incarnation: int) -> None:
-        """Nobody has a stream to the node any more: nothing new is placed there. What it holds keeps its lease."""
+        """The node has no stream any more: nothing new is placed on it. Its attempts keep their lease."""
         kv = await self._store.get(keys.lease(node))
         held = None if kv is None else msgspec.json.decode(kv.value, type=NodeLease)
         if held is not None and (held.incarnation, held.replica) == (incarnation, self._replica):
@@ -127,13 +127,13 @@ class Enrolment:
                 return None
             if found.incarnation != incarnation or found.replica not in (self._replica, ""):
                 return None
-            # What this session did not know of is not made shorter: the agent may trust it.
+            # A lease that another replica made longer is not made shorter: the agent may trust it.
             lease_revision, lasts_s = kv.mod_revision, max(lasts_s, found.dead_after_s)
         return None
 
 
 def _incarnation(hello: Hello, record: NodeRecord | None, removed: RemovedNode | None) -> int:
-    """Under which number the agent is registered. Raises SessionRefused when it may not be."""
+    """The incarnation that the agent is registered with. Raises SessionRefused when it may not register."""
     last = record or removed
     known, booted = (0, 0) if last is None else (last.incarnation, last.boot)
     if record is None and removed is not None and hello.incarnation:
@@ -149,7 +149,7 @@ def _incarnation(hello: Hello, record: NodeRecord | None, removed: RemovedNode |
             "end this one",
             "duplicate",
         )
-    # The same process asking again, its welcome lost, is no new one: what it was granted is still its own.
+    # The same process whose welcome was lost asks again: it keeps its incarnation and its attempts.
     same = record is not None and (0 < hello.incarnation == known or 0 < hello.boot == booted)
     return known if same else known + 1
 

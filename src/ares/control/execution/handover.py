@@ -1,4 +1,4 @@
-"""What runs on a node whose agent is told to go: it saves its work and goes on elsewhere, and no retry is used up."""
+"""Attempts on a node whose agent is told to stop: they save their work and go on elsewhere, without using a retry."""
 
 import structlog
 
@@ -15,12 +15,12 @@ from ares.ports.telemetry import Telemetry
 
 log = structlog.get_logger()
 
-# What was granted just before the agent said so is found at the next look.
+# An attempt granted just before the agent said so is found at the next look.
 _LOOK_EVERY_S = 0.5
 
 
 class Handover:
-    """Of agents connected to this replica."""
+    """The handover for agents connected to this replica."""
 
     def __init__(self, view: View, transitions: Transitions, clock: Clock, telemetry: Telemetry) -> None:
         self._view = view
@@ -29,7 +29,7 @@ class Handover:
         self._telemetry = telemetry
 
     async def run(self, session: AgentSession) -> None:
-        """From when its agent says that it goes. A gang moves as a whole: all its ranks save their work together."""
+        """Begins when the agent says that it stops. A gang moves as a whole: all its ranks save their work together."""
         await session.left.wait()
         while True:
             try:

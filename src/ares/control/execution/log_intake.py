@@ -1,7 +1,7 @@
-"""Takes in the output of attempts, as agents send it: of those that run there, up to a cap, and no others.
+"""Stores the output that agents send, of attempts placed on their node, up to a cap.
 
-What could not be written is not acknowledged: the agent keeps it and sends it again. What is lost in the end is told in
-the log itself, where it is missing, and with the attempt's end.
+Output that could not be written is not acknowledged: the agent keeps it and sends it again. Output that is lost in the
+end is noted in the log, where it is missing, and in the exit of the attempt.
 """
 
 import errno
@@ -21,7 +21,7 @@ from ares.ports.telemetry import Telemetry
 log = structlog.get_logger()
 
 LOG_BYTES_MAX = 64 << 20
-# Beyond what programs may write: what agents say in a log about what they dropped.
+# Space beyond the cap of a program, for notes of agents about output they dropped.
 _NOTES_BYTES = 4096
 _MISSING = "bytes of output are missing here"
 _LINE_BYTES_MAX = 512
@@ -40,7 +40,7 @@ class LogKeeper:
         self._cap = bytes_max + _NOTES_BYTES
 
     def take(self, session: AgentSession, chunk: LogChunk) -> None:
-        """Keeps a piece, if it may be kept, and answers."""
+        """Stores a piece, if the agent may send it, and answers."""
         if not self._rights.may_log(session, chunk):
             self._rights.note(session, "writeLog", chunk.ref, chunk.rank)
             session.send(_ack(chunk, chunk.offset + len(chunk.data)))
@@ -56,7 +56,7 @@ class LogKeeper:
             kept = self._append(chunk)
         except OSError as error:
             if error.errno == errno.EDQUOT:
-                # That does not pass while it is waited for: the log says so, and nothing more of it is kept.
+                # A full quota does not pass by waiting: the log says so, and no more of the output is stored.
                 self._note(chunk, f"output from here on is not kept: {error.strerror}")
                 session.dropped_logs.add(key)
                 return _ack(chunk, end)
@@ -66,7 +66,7 @@ class LogKeeper:
         else:
             why = "" if kept >= end else f"{kept:,} bytes are kept, {chunk.offset:,} to {end:,} were sent"
         if not why:
-            # An agent that was told of trouble goes on from what is kept: what fits there makes it whole again.
+            # An agent that was told of trouble goes on from the stored size: this piece makes the log complete again.
             session.unkept_logs.pop(key, None)
             return _ack(chunk, end)
         sent = max(end, session.unkept_logs.get(key, (0, ""))[0])
@@ -74,7 +74,7 @@ class LogKeeper:
         return _ack(chunk, kept, trouble=f"the control plane cannot keep it: {why}")
 
     def _append(self, chunk: LogChunk) -> int:
-        """Up to where it need not be sent again. Beyond the cap nothing is kept, and the log says so once."""
+        """The offset up to which output need not be sent again. Output beyond the cap is dropped, noted once."""
         tenant, job, attempt, rank = chunk.ref.tenant, chunk.ref.job, chunk.attempt, chunk.rank
         end = chunk.offset + len(chunk.data)
         if end <= self._cap:
@@ -109,8 +109,8 @@ class LogKeeper:
     # ---- at the attempt's end
 
     def closed(self, session: AgentSession, reports: Sequence[Report]) -> list[Report]:
-        """The reports that may be committed. An end whose output is still to be sent again waits for that, as it will
-        come again too; one whose output is given up says how much of it is lost."""
+        """The reports that may be committed. A final report whose output will be sent again is left out, as it will be
+        sent again too. A report whose output is given up says how much is lost."""
         if not session.unkept_logs and not any(_lost(report) for report in reports):
             return list(reports)
         ready = list[Report]()
@@ -138,13 +138,13 @@ class LogKeeper:
         return replace(report, message=replace(said, exit=replace(said.exit, message=message)))
 
     def _tell(self, report: Report, attempt: int, sent: int, why: str) -> str:
-        """Says in the log what is missing there; a line is written however full the disk is, if one can be."""
+        """Notes in the log what is missing there. The line may use the disk reserve."""
         tenant, job, rank, lost = report.ref.tenant, report.ref.job, report.rank, _lost(report) or sent
         try:
             kept = self._logs.size(tenant, job, attempt, rank)
             if (lost := _lost(report) or sent - kept) <= 0:
                 return ""
-            # A report may come again, when its commit was not certain.
+            # A report may come again when the outcome of its commit was unknown.
             last = self._logs.read(tenant, job, attempt, rank, max(0, kept - _LINE_BYTES_MAX), _LINE_BYTES_MAX)
             if _MISSING.encode() not in last:
                 line = f"\n[ares: {lost:,} {_MISSING}: the control plane could not keep them: {why}]\n"

@@ -25,7 +25,7 @@ class ProgressBoard:
         self._latest: dict[str, Progress] = {}
 
     def note(self, progress: Progress) -> None:
-        """Of a gang the first rank speaks for all."""
+        """Takes the progress of a job. In a gang the first rank counts."""
         entry = self._view.entries.get(progress.ref.job)
         if entry is not None and entry.state.placements and entry.state.placements[0].rank == progress.rank:
             self._latest[progress.ref.job] = progress

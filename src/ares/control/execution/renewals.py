@@ -1,7 +1,7 @@
-"""Renewals of nodes' leases: an agent hears of one when it is durable, and of how long it lasts.
+"""Renewals of node leases: an agent gets the answer, with the length of the lease, when the renewal is durable.
 
-How long a lease lasts is in the record that the leader judges by. It is made longer before the agent hears of it, and
-shorter only when the agent has said that it holds by the shorter one.
+The record that the leader goes by holds the length of the lease. It is made longer before the agent hears of it, and
+shorter only after the agent has said that it goes by the shorter one.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ _STORE_PAUSE_S = 0.2
 
 
 class Renewals:
-    """Of all agents connected to this replica."""
+    """The renewals of all agents connected to this replica."""
 
     def __init__(
         self, enrolment: Enrolment, view: View, clock: Clock, telemetry: Telemetry, timing: Timing = DEFAULT
@@ -36,18 +36,18 @@ class Renewals:
         self._timing = timing
 
     def answer(self, session: AgentSession, renewals: Iterable[Renew]) -> None:
-        """Of renewals that are in the record."""
+        """Answers renewals that are in the record."""
         for renewal in renewals:
             session.states_terms = session.states_terms or renewal.dead_after_s > 0
             session.send(Renewed(nonce=renewal.nonce, dead_after_s=self.lasts_s(session)))
 
     def lasts_s(self, session: AgentSession) -> float:
-        """How long the agent may take its lease to last: never longer than the record says."""
+        """The length of the lease for the agent: never longer than the record says."""
         whole = session.extended or not session.states_terms
         return session.enrolled.dead_after_s if whole else self._timing.dead_after_s
 
     async def run(self, session: AgentSession) -> None:
-        """Writes what the session's agent renews, until another session has taken over."""
+        """Writes the renewals of the session's agent, until another session has taken over."""
         while True:
             await session.renew_ready.wait()
             session.renew_ready.clear()
@@ -57,10 +57,10 @@ class Renewals:
             try:
                 revision = await self._enrolment.renew(held, session.lease_revision, leaving=session.leaving)
                 if revision is not None and self._clock.monotonic() - session.renewed_at >= session.silent_s:
-                    # It may have lost what it was granted: it must hear of that before it may run anything again.
+                    # After this silence attempts may be revoked: the agent must hear that before its lease counts.
                     await self._view.reach(revision)
             except StoreError as error:
-                # The agent's next renewal may come too late for it: this one is tried again.
+                # This renewal is tried again: the next one may come too late for the agent.
                 log.warning("renewal.delayed", node=session.node, error=str(error))
                 session.renewals = renewals + session.renewals
                 await self._clock.sleep(_STORE_PAUSE_S)
@@ -76,14 +76,14 @@ class Renewals:
             self.answer(session, renewals)
 
     def _stated_s(self, session: AgentSession, renewals: list[Renew]) -> float:
-        """What the record is to say: as short as this replica gives, if the agent holds by that already."""
+        """The length for the record: as short as this replica gives, if the agent goes by that already."""
         known_s, stated_s = session.enrolled.dead_after_s, renewals[-1].dead_after_s if renewals else 0.0
         if session.extended or not stated_s:
             return known_s
         return min(known_s, max(stated_s, self._timing.dead_after_s))
 
     async def extend(self, session: AgentSession, lasts_s: float) -> None:
-        """Gives what runs there more time, since nobody will answer for a while: first in the record, then in words."""
+        """Extends the lease of the node, since this replica stops: first in the record, then by a message."""
         if not session.states_terms or lasts_s <= session.enrolled.dead_after_s:
             return
         session.extended = True

@@ -17,32 +17,32 @@ log = structlog.get_logger()
 
 # Agents send at most half of this.
 _VALUE_BYTES_MAX = 128 * 1024
-# What an agent says in words, as far as it is kept.
+# The length of an agent's message that is stored.
 _WORDS_MAX = 4000
-# Of one gang in one step: each may make two ledger entries, and a transaction takes only so many.
+# Reports of one gang in one step: each may make two ledger entries, and a transaction takes only so many.
 _REPORTS_MAX = 25
 
 
-# Why an attempt was taken back whose node goes away.
+# The rule of a preemption because the node goes away.
 LEAVING = "leaving"
 
 
 def taken_back(ref: AttemptRef, node: str) -> Preempt:
-    """The attempt leaves its node, by nobody's fault. Jobs that may not be taken away refuse it."""
+    """A preemption because the node is drained: it costs no retry. A job that cannot be preempted refuses it."""
     record = {"rule": LEAVING, "why": "moved because its node goes away", "for": {"operator": f"of node {node}"}}
     reason = f"the agent of node {node} was told to stop"
     return Preempt(fence=ref.fence, by=f"agent {node}", reason=reason, record=record)
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
-    """What an agent says happened to one rank. `number` is None when nobody waits for an answer."""
+    """What an agent says happened to one rank. `number` is None when the agent expects no acknowledgement."""
 
     ref: AttemptRef
     rank: int
     message: Started | Exited | Fenced
     number: int | None
     final: bool
-    # The node, when its agent was told to go: what it ends then is nobody's fault.
+    # The node, when its agent was told to stop: an attempt that it ends then costs no retry.
     leaving: str = ""
 
     @classmethod
@@ -81,9 +81,9 @@ class Reports:
                         self.refuse(report)
 
     def refuse(self, report: Report) -> None:
-        """Leaves a trace of what an attempt wanted to write after it had been taken away."""
+        """Logs a report of an attempt that was revoked before."""
         if isinstance(report.message, Fenced):
-            # It only says that it has stopped.
+            # The report only says that the attempt has stopped.
             return
         kind = "exited" if report.final else "started"
         log.warning("report.refused", kind=kind, job=report.ref.job, fence=str(report.ref.fence), rank=report.rank)
@@ -97,8 +97,8 @@ def _came_late(report: Report, outcome: Outcome) -> bool:
 
 
 def _inputs(report: Report) -> tuple[Input, ...]:
-    """An end counts for a current attempt and releases one that was taken away. Which of the two it is, is decided
-    where it is written: a cancel may have landed that this replica has not seen."""
+    """A final report ends a current attempt, or releases a revoked one. Which of the two is decided at the write: a
+    cancel may have landed that this replica has not seen."""
     match report.message:
         case Started(ref=ref, rank=rank, at=at, secrets=secrets):
             return (Begin(fence=ref.fence, rank=rank, at=at, secrets=secrets),)
@@ -129,7 +129,7 @@ def _exit(report: Exited) -> Exit:
 
 
 def _words(text: str) -> str:
-    """Short enough for a record, and nothing in it drives a terminal."""
+    """The text, short enough for a record and without terminal control characters."""
     if len(text) <= _WORDS_MAX and text.isprintable():
         return text
     return "".join(one if one.isprintable() else " " for one in text[:_WORDS_MAX])

@@ -1,5 +1,5 @@
-"""What an agent may speak of: ranks that are placed on its own node, and nothing else. What it says beyond that is
-refused, counted and recorded."""
+"""The rights of an agent: it may report on ranks that are placed on its own node only. Any other message is refused,
+counted and recorded."""
 
 import structlog
 
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class Rights:
-    """Of all agents connected to this replica."""
+    """The rights of all agents connected to this replica."""
 
     def __init__(self, view: View, audit: Audit, alerts: Alerts, telemetry: Telemetry) -> None:
         self._view = view
@@ -36,7 +36,7 @@ class Rights:
         return place is not None and (place.node, place.incarnation) == (session.node, session.incarnation)
 
     def may_log(self, session: AgentSession, chunk: LogChunk) -> bool:
-        """Whether it is output of the attempt that the rank has there."""
+        """Whether it is output of the attempt that has the rank on this node."""
         if not self.may_report(session, chunk.ref, chunk.rank):
             return False
         state = self._view.entries[chunk.ref.job].state
@@ -52,24 +52,24 @@ class Rights:
         return place is not None and (place.node, place.incarnation) == (session.node, session.incarnation)
 
     def is_stale(self, session: AgentSession, ref: AttemptRef, rank: int) -> bool:
-        """It speaks of an attempt that was taken away, and so long ago that its place was given up."""
+        """Whether the attempt was revoked so long ago that its placement was released."""
         entry = self._view.entries.get(ref.job)
         stale = entry is not None and ref.fence < entry.state.fence
         return stale and not self.may_report(session, ref, rank)
 
     def note(self, session: AgentSession, what: str, ref: AttemptRef, rank: int) -> None:
-        """Leaves a trace of what was refused, if it cannot be the echo of something that was granted."""
+        """Records a refused message, unless it may be a late one about an attempt that was granted."""
         entry = self._view.entries.get(ref.job)
         state = None if entry is None else entry.state
         if not _forged(state, ref, session.node):
             return
-        # Of what it says only what is known is repeated.
+        # Only names that the control plane knows go into the log.
         job, tenant = ("", "") if state is None else (f"jobs/{state.id}", state.tenant)
         log.warning("agent.not_granted", node=session.node, what=what, job=job, rank=rank)
         self._deny(session.node, what, "not_granted", job, tenant)
 
     async def refused(self, node: str, refusal: SessionRefused) -> SessionRefused:
-        """Leaves a trace of it. Two agents with one identity are somebody's mistake, or worse."""
+        """Records the refusal in the audit log. Two agents with one identity are a mistake, or an attack."""
         if refusal.reason:
             self._deny(node, "openSession", refusal.reason, f"nodes/{node}", "")
         if refusal.reason == "duplicate":
@@ -90,8 +90,8 @@ class Rights:
 
 
 def _forged(state: JobState | None, ref: AttemptRef, node: str) -> bool:
-    """Whether this was never the node's to say. An attempt that was taken away is late, not forged; of a gang that
-    has changed its size nobody knows any more who was in it."""
+    """Whether the node never had this attempt. A report of an attempt that was revoked is late, not forged. For a gang
+    that was resized it is no longer known which nodes it had."""
     if state is None or state.tenant != ref.tenant or ref.fence > state.fence:
         return True
     if ref.fence < state.fence or state.generation:

@@ -1,4 +1,4 @@
-"""One agent's open stream: what is waiting to be sent, renewed and committed."""
+"""One agent's open stream: messages to send, renewals to write, and reports to commit."""
 
 import asyncio
 from collections import deque
@@ -8,12 +8,12 @@ from ares.control.execution.enrolment import Enrolled
 from ares.control.execution.reports import Report
 from ares.model.link import Ack, AttemptRef, LogAck, OutputChunk, Renew, ServerMessage
 
-# A stream carries 16 MiB at once, and a frame that is refused would be refused again after every reconnect.
+# A stream refuses a frame over 16 MiB, and would refuse it again after every reconnect.
 _FRAME_BYTES_MAX = 4 * 1024 * 1024
 _MESSAGE_BYTES = 256
 
 _SILENT_SHARE = 0.9
-# What waits of one agent, far beyond what an honest one has under way.
+# The most that may wait of one agent: far more than an honest one has under way.
 _REPORTS_MAX, _REPORT_BYTES_MAX, _RENEWALS_MAX, _ANSWERS_MAX = 20_000, 32 * 1024 * 1024, 1000, 50_000
 
 # One rank of an attempt.
@@ -21,47 +21,54 @@ Key = tuple[AttemptRef, int]
 
 
 class AgentSession:
-    """Mutable and owned by `Sessions`."""
+    """The state of one stream, mutable, owned by `Sessions`."""
 
     def __init__(self, enrolled: Enrolled, *, resends_logs: bool = False) -> None:
+        # The node's lease as this session last wrote it.
         self.enrolled = enrolled
         self.node = enrolled.node
+        # Invariant: it never changes. A new incarnation of the node is a new session.
         self.incarnation = enrolled.incarnation
+        # Store revision of the lease record. A renewal that finds another one has lost the node to a new session.
         self.lease_revision = enrolled.lease_revision
-        # The agent says how long it takes its lease to last, and can be told that it lasts longer.
+        # The agent states the length of its lease in its renewals, so it can be told of a longer one.
         self.states_terms = False
-        # It was told so: this replica is about to stop.
+        # The lease was extended because this replica is about to stop. Invariant: only with `states_terms`.
         self.extended = False
-        # What the agent may hold: offered in this session, or alive when it began.
+        # Ranks that the agent may hold: offered in this session, or alive when it began.
         self.held: set[Key] = set()
-        # What was told to end, or has reported its end: it needs no further command.
+        # Ranks that were told to end, or reported their end: they need no further command.
         self.ending: set[Key] = set()
-        # The agent's end of an attempt may wait for its output.
+        # The agent sends output again that could not be stored, and delays the end of the attempt for it.
         self.resends_logs = resends_logs
-        # Of ranks whose output could not be kept when it came: up to where it was sent, and why.
+        # Ranks with output that could not be stored: how far it was sent, and why.
         self.unkept_logs: dict[Key, tuple[int, str]] = {}
-        # Of ranks whose tenant holds too much: nothing more of their output is kept.
+        # Ranks whose tenant is over its disk quota: no more of their output is stored.
         self.dropped_logs: set[Key] = set()
-        # Pieces of outputs that came and are not kept yet, and how many bytes they are.
+        # Pieces of output files that wait to be stored. `chunk_bytes` also counts the piece being stored.
         self.chunks: deque[OutputChunk] = deque()
         self.chunk_bytes = 0
         self.chunk_ready = asyncio.Event()
+        # Reports that wait to be committed, and the bytes of their results. An empty list resets the bytes.
         self.reports: list[Report] = []
         self.report_bytes = 0
         self.report_ready = asyncio.Event()
-        # When the latest renewal that became durable was begun, by the monotonic clock.
+        # When the latest durable renewal was begun, by the monotonic clock.
         self.renewed_at = float("-inf")
+        # Renewals that wait to be written. One write answers all of them.
         self.renewals: list[Renew] = []
         self.renew_ready = asyncio.Event()
-        # The agent said that it is about to go.
+        # Set when the agent said that it is about to stop.
         self.left = asyncio.Event()
+        # Why the session is over; empty while it is open. Invariant: the first reason stays.
         self.closed_why = ""
-        # Why it is refused that said what cannot be taken: told when the stream ends. In words, for an exception knows
-        # where it was raised, and with that this session and the frame: nobody would ever find that circle.
+        # Why a message of the agent was refused, told when the stream ends. It is a text: an exception would hold its
+        # traceback, and with that this session and the frame, a reference cycle that is freed late.
         self.refusal = ""
+        # Messages to send with their sizes. Invariant: `_wake` is set while there are any.
         self._out: deque[tuple[ServerMessage, int]] = deque()
         self._wake = asyncio.Event()
-        # Something waits that is more than an acknowledgement.
+        # Set when a message other than an acknowledgement waits.
         self.urgent = asyncio.Event()
 
     @property
@@ -70,7 +77,7 @@ class AgentSession:
 
     @property
     def silent_s(self) -> float:
-        """After less silence than this nobody takes anything away for it, however fast the leader's clock runs."""
+        """With less silence than this no leader takes attempts from the node, however fast the leader's clock runs."""
         return _SILENT_SHARE * self.enrolled.dead_after_s
 
     @property
@@ -78,7 +85,7 @@ class AgentSession:
         return bool(self.closed_why) and not self._out
 
     def send(self, message: ServerMessage, extra_bytes: int = 0) -> None:
-        """`extra_bytes` is what it takes beyond a message of ordinary size."""
+        """Queues a message. `extra_bytes` is its size beyond that of an ordinary message."""
         self._out.append((message, _MESSAGE_BYTES + extra_bytes))
         self._wake.set()
         if not isinstance(message, Ack | LogAck):
@@ -90,12 +97,12 @@ class AgentSession:
         self.urgent.set()
 
     async def waiting(self) -> None:
-        """Returns when there is something to send, or the session is over."""
+        """Returns when there is a message to send, or the session is over."""
         await self._wake.wait()
 
     @property
     def crowded(self) -> bool:
-        """More waits than an agent has to say, or it reads no answers: nothing more is read of it for a while."""
+        """Too much waits, or the agent reads no answers: for a while no further frame of it is read."""
         if self.closed_why:
             return False
         said = len(self.reports) > _REPORTS_MAX or (self.reports and self.report_bytes > _REPORT_BYTES_MAX)
@@ -121,7 +128,7 @@ class AgentSession:
             self.send(Ack(numbers=numbers))
 
     def outgoing(self) -> list[ServerMessage]:
-        """What is queued, as much as fits into a frame."""
+        """Takes queued messages, as many as fit into a frame."""
         messages: list[ServerMessage] = []
         size = 0
         while self._out and (not messages or size + self._out[0][1] <= _FRAME_BYTES_MAX):

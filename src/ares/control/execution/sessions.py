@@ -53,11 +53,11 @@ from ares.ports.telemetry import Telemetry
 log = structlog.get_logger()
 
 _STORE_PAUSE_S = 0.2
-# When all agents come at once, the renewals of those that are in must not wait behind those at the door.
+# When all agents connect at once, renewals of connected agents must not wait behind registrations.
 _ENROLLING_MAX = 16
 # Acknowledgements wait this long for a command to travel with.
 ACK_WITHIN_S = 0.02
-# One rank's address in a message.
+# Size of one rank's address in a message.
 _PEER_BYTES = 96
 
 
@@ -101,7 +101,7 @@ class Sessions:
         self._ack_within_s, self._store_lock = ack_within_s, store_lock
         self._by_node: dict[str, AgentSession] = {}
         self._door = asyncio.Semaphore(_ENROLLING_MAX)
-        # Streams that are opened from now on end at once: agents try elsewhere, or again.
+        # A stream that is opened from now on ends at once: the agent tries another replica, or again.
         self._stopping = False
         view.subscribe(self._on_delta)
 
@@ -111,7 +111,7 @@ class Sessions:
         return traded if isinstance(traded, Refusal) else JoinReply(node=request.node, credential=traded)
 
     async def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncGenerator[ServerFrame, None]:
-        """One agent's stream, from its Hello until either side goes away."""
+        """One agent's stream, from its Hello until either side ends it."""
         try:
             first = await anext(frames, None)
         except SessionRefused as refusal:
@@ -130,13 +130,13 @@ class Sessions:
                 enrolled = await self._enrolment.enrol(hello)
             except SessionRefused as refusal:
                 raise await self._rights.refused(hello.info.name, refusal) from None
-            # What the agent holds was granted before now: a view that lags would disown it.
+            # The agent's attempts were granted before now: a view that lags would stop them.
             await self._view.reach(enrolled.lease_revision)
         if self._stopping:
             return
         renewals = tuple(message for message in first.messages[1:] if isinstance(message, Renew))
         session = self._open(enrolled, hello, renewals)
-        # Enrolment wrote the lease: what came with the hello is renewed by that.
+        # The registration wrote the lease, so renewals that came with the hello are done.
         session.renewed_at = began
         early = tuple(message for message in first.messages[1:] if not isinstance(message, Renew))
         tasks = [
@@ -193,7 +193,7 @@ class Sessions:
             for job, places in self._view.by_node.get(enrolled.node, {}).items()
             if (mine := tuple(place for place in places if place.incarnation == enrolled.incarnation))
         ]
-        # What was told to save its work first may go on doing so.
+        # An attempt that was told to save its work may go on with that.
         kept = {attempt_of(state) for state, _ in placed if state.phase in BOUND or state.phase == "PREEMPTED"}
         keep = tuple(ref for ref in hello.alive if ref in kept)
         session.states_terms = any(one.dead_after_s > 0 for one in renewals)
@@ -228,9 +228,9 @@ class Sessions:
     def _resume(
         self, session: AgentSession, state: JobState, places: tuple[Placement, ...], alive: frozenset[AttemptRef]
     ) -> None:
-        """Takes up what the state asks of a node that has come, perhaps with the attempt alive."""
+        """Sends the commands of a state to a node that connected, perhaps with the attempt alive."""
         ref, spec = attempt_of(state), self._view.spec(state)
-        # From before a restore: it may have run and ended in the time that is lost, so it is not started any more.
+        # A fence from before a restore: the attempt may have run in the time that is lost, so it is not started.
         over = ref.fence.epoch < self._epoch
         if ref not in alive:
             for place in places:
@@ -241,7 +241,7 @@ class Sessions:
         elif spec is not None and spec.gang is None and state.phase in BOUND:
             session.held.update((ref, place.rank) for place in places)
         elif state.phase in BOUND and state.ended_ranks:
-            # The agent says which attempts are alive, not which ranks: it may have kept one that was given up.
+            # The agent names attempts that are alive, not ranks: it may have kept a rank that was given up.
             session.send(Stop(ref=ref, grace_s=0.0, reason="the gang went on without it", ranks=state.ended_ranks))
         world = world_of(self._view, state, spec)
         if ref in alive and state.phase in BOUND and state.generation:
@@ -281,12 +281,12 @@ class Sessions:
             self._command(session, state, place, world)
 
     def _command(self, session: AgentSession, state: JobState, place: Placement, world: WorldInfo) -> None:
-        """What a state asks of the agent that one of its ranks is placed on."""
+        """Sends the command of a state for one rank to its agent."""
         key = (attempt_of(state), place.rank)
         if grants(state, *key):
             self._offer(session, key, state, place, world)
         elif key not in session.ending:
-            # Also when it was never offered here: only the agent can say that it is not there.
+            # Also a rank that this session never offered: only the agent can say that it is not there.
             session.held.add(key)
             self._stop(session, key, state)
 
@@ -300,7 +300,7 @@ class Sessions:
         session.send(start, extra_bytes=extra + sum(len(one.value) for one in start.secrets))
 
     def _withdraw(self, before: JobState, after: JobState) -> None:
-        """Stops what is no longer current."""
+        """Stops ranks that the new state does not grant."""
         ref = attempt_of(before)
         for place in held(before):
             session = self._by_node.get(place.node)
@@ -308,7 +308,7 @@ class Sessions:
                 self._stop(session, (ref, place.rank), after)
 
     def _hurry(self, state: JobState) -> None:
-        """A preempted job was cancelled while it saves its work: nobody needs that any more."""
+        """A preempted job was cancelled while it saves its work: it need not finish that."""
         ref, spec = attempt_of(state), self._view.spec(state)
         for place in held(state):
             session = self._by_node.get(place.node)
@@ -316,14 +316,14 @@ class Sessions:
                 session.send(stop_of(ref, place.rank, state, spec))
 
     def _reconcile(self, session: AgentSession) -> None:
-        """Stops what lost its right while this replica could not see it."""
+        """Stops ranks that were revoked while this replica could not see it."""
         for key in tuple(session.held):
             entry = self._view.entries.get(key[0].job)
             if entry is None or not grants(entry.state, *key):
                 self._stop(session, key, None if entry is None else entry.state)
 
     def _stop(self, session: AgentSession, key: Key, now: JobState | None) -> None:
-        """`now` is the job's state without the rank. What reported its end needs no stopping."""
+        """`now` is the job's state without the rank. A rank that reported its end is not stopped."""
         if key not in session.held or key in session.ending:
             return
         session.ending.add(key)
@@ -368,7 +368,7 @@ class Sessions:
                     session.take(Report.of(message, session.node if session.leaving else ""))
 
     async def _commit_reports(self, session: AgentSession) -> None:
-        """Everything that arrived while a commit was under way goes into the next one."""
+        """Commits reports. Those that arrive during a commit go into the next one."""
         while True:
             await session.report_ready.wait()
             session.report_ready.clear()

@@ -36,7 +36,7 @@ class JobChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
-    """The change is durable. `refused` holds the inputs that had nothing to say any more."""
+    """The change is durable. `refused` holds the inputs that no longer applied."""
 
     before: JobState
     state: JobState
@@ -48,7 +48,7 @@ class MissingJob(msgspec.Struct, frozen=True, gc=False):
 
 
 class GuardFailed(msgspec.Struct, frozen=True, gc=False):
-    """A guard no longer holds: whoever asked has lost the right to ask."""
+    """A guard no longer holds, such as the leadership of the caller: it has lost the right to make the change."""
 
 
 Outcome = Written | Refusal | MissingJob | GuardFailed
@@ -73,7 +73,7 @@ class _Draft(WriteDraft, frozen=True, gc=False):
 
 
 class Transitions:
-    """`apply` is safe to call from anywhere, concurrently, for the same job."""
+    """Writes transitions. `apply` may be called concurrently, also for the same job."""
 
     def __init__(self, store: Store, view: View, clock: Clock, rng: Rng, telemetry: Telemetry, epoch: int) -> None:
         self._store = store
@@ -86,12 +86,12 @@ class Transitions:
         self.epoch = epoch
 
     async def apply(self, changes: Sequence[JobChange]) -> list[Outcome]:
-        """Returns when every change is durable or decided against."""
+        """Returns when every change is durable or refused."""
         outcomes: dict[int, Outcome] = {}
         drafts: list[tuple[int, _Draft]] = []
         for place, change in enumerate(changes):
             if place and place % WORKED_ON == 0:
-                # A storm takes hundreds of jobs at once; renewals must not wait for the last of them.
+                # A storm changes hundreds of jobs at once; renewals must not wait for the last of them.
                 await breathe()
             drafted = self._draft(change, self._view.entries.get(change.job))
             if isinstance(drafted, _Draft):
@@ -171,7 +171,7 @@ class Transitions:
                 self._telemetry.count(_DEADLINES[kept], 1, draft.state.sla or "own")
 
     async def _apply_alone(self, change: JobChange, offered: _Draft | None = None) -> Outcome:
-        """Reads the truth, steps again and writes, until the change lands or is refused; `offered` may have landed."""
+        """Reads the record, steps again and writes, until it is written or refused. `offered` may have landed."""
 
         async def propose(offered: _Draft | None) -> _Draft | Outcome:
             entry, spec = await self._read(change)
@@ -201,7 +201,7 @@ class Transitions:
             stored = await self._store.get(keys.job(state.tenant, state.array or state.id))
             spec = None if stored is None else self._view.decode_spec(stored.value)
         entry = StateEntry(state, kv.mod_revision, kv.create_revision)
-        # Whatever is decided next must not be decided from before this.
+        # The next decision must see this change.
         self._view.learn((entry,))
         return entry, spec
 

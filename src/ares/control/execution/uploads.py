@@ -1,8 +1,8 @@
-"""Takes in the files that attempts hand over: kept as they come, read back and sealed, then committed by name.
+"""Uploads of output files: stored as they come, read back and sealed, then committed by name.
 
-Only the current attempt of a job may hand over anything, and only through the agent its rank is placed on. Should this
-replica not know yet that an attempt was taken away, its bytes end under that attempt's own fence, where no result ever
-points to: what counts is the transaction that commits the list.
+Only the current attempt of a job may upload files, and only through the agent of its rank. If this replica does not
+know yet that an attempt was revoked, its bytes end under the fence of that attempt, where no result points to: the
+transaction that commits the list decides.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class Uploads:
         self.bytes_max = bytes_max
 
     def take(self, session: AgentSession, chunk: OutputChunk) -> None:
-        """Queues a piece; `run` keeps it."""
+        """Queues a piece; `run` stores it."""
         if not self._rights.may_upload(session, (chunk.ref, chunk.rank)):
             self._refuse(session, chunk)
         elif session.chunk_bytes + len(chunk.data) > _QUEUED_BYTES_MAX:
@@ -58,7 +58,7 @@ class Uploads:
             session.chunk_ready.set()
 
     async def run(self, session: AgentSession) -> None:
-        """One of the session's loops: keeps pieces in the order they came."""
+        """One of the session's loops: stores pieces in the order they came."""
         while True:
             await session.chunk_ready.wait()
             session.chunk_ready.clear()
@@ -85,7 +85,7 @@ class Uploads:
             kept = await self._blobs.append(chunk.ref, chunk.sha256, chunk.offset, chunk.data)
             self._telemetry.count("ares_output_bytes_total", len(chunk.data))
             if kept < end:
-                # A piece before this one is missing, or only a part of this one could be kept.
+                # A piece before this one is missing, or only a part of this one could be stored.
                 return _ack(chunk, kept, trouble=f"{kept:,} bytes are kept, {end:,} were sent")
             if kept < chunk.size:
                 return _ack(chunk, kept)
@@ -106,7 +106,7 @@ class Uploads:
 
     async def checked(self, session: AgentSession, reports: Sequence[Report]) -> list[Report]:
         """The reports that may be committed. One whose files are not all sealed waits until they have been sent again;
-        when nobody may send them any more, it only says that the attempt is over."""
+        when no agent may send them any more, it only says that the attempt is over."""
         ready = list[Report]()
         for report in reports:
             said = report.message

@@ -1,6 +1,6 @@
-"""Tells channels of alerts, from the records alone: whoever leads goes on where the last leader was.
+"""Delivers alerts to channels, from the records alone: a new leader goes on where the last one was.
 
-A notice is marked as arrived after it did, so it may come twice after a crash, with the same id, and never not at all.
+A notice is marked as delivered after it arrived. After a crash it may come twice, with the same id, but is never lost.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Alerts: kept as records the moment they are raised, so that whoever leads can tell people of them later."""
+"""Alerts: stored as records when they are raised, so that any later leader can deliver them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -105,7 +105,7 @@ class Alerts:
         mine.sort(key=lambda one: (one.state != "resolved", one.last_at))
         return [Delete(keys.alert(tenant, one.id)) for one in mine[:too_many]]
 
-    # ---- looked at and seen to
+    # ---- reading and acknowledging
 
     async def listed(
         self, who: Principal, *, platform: bool = False, every: bool = False
@@ -122,7 +122,7 @@ class Alerts:
     async def settle(
         self, who: Principal, alert_id: str, state: AlertState, *, platform: bool = False, note: str = ""
     ) -> AlertRecord | None:
-        """Somebody sees to it, or it is over. None when there is no such alert."""
+        """Acknowledges or resolves an alert. None when there is no such alert."""
         if platform and scope_of(who, "alerts:admin") not in WIDE:
             return None
         key = keys.alert("" if platform else who.tenant, alert_id)
@@ -155,5 +155,5 @@ class Alerts:
 
 
 def alert_id(kind: str, subject: str) -> str:
-    """The same for the same thing, so that it is one record however often it is raised and by whom."""
+    """The same for the same subject, so that it is one record however often and by which replica it is raised."""
     return hashlib.sha256(f"{kind}\n{subject}".encode()).hexdigest()[:16]

@@ -20,7 +20,7 @@ _BATCH_MAX = 500
 # Kept for a disk that comes back. What was done is recorded late rather than never.
 _OWED_MAX = 10_000
 _AGAIN_S = 1.0
-# How far apart writes to the disk are where several share one. Who comes alone waits for nobody.
+# The time between disk writes that entries share. A single entry does not wait.
 _PACE_S = 0.008
 
 
@@ -180,7 +180,7 @@ class Audit:
                 self._failed(batch, error)
                 return
             except Exception as error:
-                # Whoever waits must not wait for ever.
+                # A caller must not wait for ever.
                 log.exception("audit.failed")
                 self._failed(batch, AuditUnavailable(repr(error)))
                 return
@@ -227,7 +227,7 @@ class Audit:
                 written.set_exception(error)
         if (lost := len(owed) - _OWED_MAX) > 0:
             self._telemetry.count("ares_audit_lost_total", lost)
-            # Denials make room first: nobody may knock until what was done is forgotten.
+            # Denials are dropped first: a flood of denied requests must not push out entries about real actions.
             owed.sort(key=lambda waiting: waiting.draft.outcome == "DENY")
         self._waiting = owed[:_OWED_MAX]
 

@@ -203,8 +203,8 @@ class AuditHeads:
     # ---- verification
 
     async def verify_all(self, *, fresh: bool = True) -> tuple[ChainReport, ...]:
-        """All chains on this disk. Whoever asks while it is under way gets the same answer; if it need not be `fresh`,
-        also those who ask soon after, the longer it takes the longer."""
+        """Verifies all chains on this disk. Calls while it is under way share its answer. A call that is not `fresh`
+        also takes a recent answer; the longer the verification took, the longer its answer is valid."""
         under_way = self._verifying is not None and not self._verifying.done()
         good = not fresh and self._clock.monotonic() < self._stale_at
         if self._verifying is None or not (under_way or good):

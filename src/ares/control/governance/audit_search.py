@@ -21,7 +21,7 @@ from ares.model.access import Principal
 from ares.model.audit import AuditEntry, AuditHead
 from ares.ports.audit import AuditLog, Segment
 
-# Lines that one page looks at: who looks for something rare gets short pages, and goes on by the cursor.
+# Lines that one page reads: a search for something rare gives short pages, and goes on by the cursor.
 SCANNED_MAX = 200_000
 _encode = msgspec.json.Encoder().encode
 # `{"seq":` is in front of every line.
@@ -117,7 +117,7 @@ class AuditSearch:
     # ---- everything that matches
 
     async def export(self, who: Principal, query: AuditQuery, format_: Format) -> AsyncIterator[bytes]:
-        """The oldest first, chain by chain, in pieces. Who sees everything gets the lines as they were written."""
+        """The oldest entries first, chain by chain, in pieces. A caller that may see all gets the lines as written."""
         only = self.only(who)
         if format_ == "csv":
             yield csv.header()

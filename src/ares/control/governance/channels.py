@@ -47,7 +47,7 @@ class ChannelWish(Record, frozen=True):
 
 
 class Channels:
-    """`platform`: for alerts of the platform; only those who run it have such channels."""
+    """Channels for alerts. `platform`: for alerts of the platform; only operators have such channels."""
 
     def __init__(
         self, store: Store, view: View, clock: Clock, rng: Rng, notifier: Notifier | None, sealing: Sealing

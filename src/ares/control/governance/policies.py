@@ -41,7 +41,7 @@ _WALKED_MAX = 50_000
 
 
 class Policies:
-    """`tenant` "" means the platform: its policies are for everybody's jobs, and only those who run it write them."""
+    """Policies. `tenant` "" means the platform: its policies apply to all jobs, and only operators write them."""
 
     def __init__(self, store: Store, view: View, clock: Clock, judging: Judging) -> None:
         self._store = store
@@ -143,7 +143,7 @@ class Policies:
         return await self.save(who, replace(_policy(known), enabled=on), platform=platform, note=note)
 
     async def delete(self, who: Principal, name: str, *, platform: bool = False) -> Refusal | None:
-        """With its versions; the audit log keeps who did it."""
+        """Deletes a policy with its versions. The audit log keeps the name of the caller."""
         if (no := self._refused(who, platform)) is not None:
             return no
         tenant = _whose(who, platform)
@@ -169,7 +169,7 @@ class Policies:
         return None if done is True else done
 
     def _refused(self, who: Principal, platform: bool) -> Refusal | None:
-        """Only those who run the platform write its policies."""
+        """Only operators write policies of the platform."""
         if not platform or scope_of(who, "policies:admin") in WIDE:
             return None
         message = f"the role {who.role!r} does not write the platform's policies"

@@ -226,7 +226,7 @@ def _set(one: Ready, known: _Facts, spec: JobSpec) -> JobSpec | Said:
 
 
 def _says(one: Ready, known: _Facts) -> Said | None:
-    """What the policy says if it is true of the job, or that nobody can tell."""
+    """The verdict of a policy that applies to the job, or that its condition cannot be evaluated."""
     if isinstance(one.when, Mistake):
         return unanswered(one.record, str(one.when))
     found, of = known.find(one.when)

@@ -1,4 +1,4 @@
-"""What tenants use, counted along with every change of the view, from the first time that somebody asks on."""
+"""The resource use of tenants, updated with every change of the view, from the first query on."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -13,7 +13,7 @@ from ares.model.state import BOUND, ArrayRecord, JobState
 from ares.ports.clock import Clock
 
 _OVERRUNS_KEPT_S = 1.0
-# When nobody can say when a job ends.
+# Assumed time to the end of a job whose end is unknown.
 _SOMETIME_S = 60.0
 
 _Sums = dict[QuotaLevel, dict[str, int]]
@@ -67,7 +67,7 @@ class Counting:
         return of_level
 
     def frees_in_s(self, tenant: str, level: QuotaLevel, measure: str, needs: int, frees: str) -> float | None:
-        """When so many units will be free by what is planned; None when nobody can say."""
+        """In how many seconds so many units will be free by the plan; None when that is unknown."""
         now = self._clock.wall()
         if frees == "month":
             return month_end(now) - now

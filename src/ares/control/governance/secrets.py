@@ -1,4 +1,4 @@
-"""A tenant's secrets: written, listed by name, deleted, and revealed to nobody but the attempts that declare them."""
+"""A tenant's secrets: written, listed by name, deleted, and revealed only to attempts that declare them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -162,7 +162,7 @@ class Secrets:
             created_at=made[0], created_by=made[1], created_id=made[2], updated_at=now, updated_by=who.subject,
         )  # fmt: skip
 
-    # ---- the key they are sealed with
+    # ---- key rotation
 
     async def rotate_key(self, who: Principal) -> KeyRotation | Refusal:
         """Makes a new key and seals everything with it; after an interruption it goes on where it was."""
@@ -190,14 +190,14 @@ class Secrets:
         return KeyRotation(key_id=newest, made=made, rewrapped=done, left=left)
 
     async def _rewrap(self, key: str, newest: str) -> bool:
-        """False when somebody else changed it meanwhile: that was with the new key, or is for the next round."""
+        """False when it changed meanwhile: that write used the new key, or the next round rewraps it."""
         kv = await self._store.get(key)
         if kv is None:
             return False
         try:
             again = self._again(kv, newest)
         except Tampered:
-            # It opens for nobody any more; the others are not to wait for it.
+            # This secret cannot be decrypted any more. The others are rewrapped all the same.
             log.error("secrets.damaged", key=key, fix="set it again")
             return False
         if again is None:
@@ -217,7 +217,7 @@ class Secrets:
         sealed = self._vault.rewrap(_sealed_of(record), binding(record.tenant, record.name, record.version))
         return msgspec.json.encode(msgspec.structs.replace(record, wrapped=sealed.wrapped, key_id=sealed.key_id))
 
-    # ---- handing over
+    # ---- secrets of an attempt
 
     def reveal_for(self, tenant: str, spec: JobSpec) -> tuple[SecretGiven, ...] | str:
         """What an attempt that is about to start is given, as it is now; or why it cannot start."""
@@ -248,7 +248,7 @@ class Secrets:
             return f"the secret {ref.name} has a NUL byte and cannot be an environment variable; give it as a file"
         return SecretGiven(name=ref.name, version=record.version, value=value, env=ref.env, file=ref.file)
 
-    # ---- what this server cannot read
+    # ---- secrets that this server cannot read
 
     def _on_delta(self, delta: Delta) -> None:
         if not (delta.relisted or not delta.kept.isdisjoint((keys.SECRETS, keys.CHANNELS))):

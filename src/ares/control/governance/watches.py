@@ -1,5 +1,5 @@
-"""Raises alerts for what a replica notices and cannot mend: records that cannot be used, disks without room, and in the
-audit log broken glass and one who is denied again and again."""
+"""Raises alerts for problems that a replica cannot mend: records that cannot be read, full disks, and in the audit log
+break-glass access and callers that are denied again and again."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What is said between those who serve and the planner. Both are of one version: nothing of it is ever stored."""
+"""Messages between the serving process and the planner. Both are of one version: no message is ever stored."""
 
 import msgspec
 

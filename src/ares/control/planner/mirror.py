@@ -63,7 +63,7 @@ class Mirror:
     ) -> None:
         self._monotonic = monotonic
         self._failures = failures
-        # Filters of third parties: why they refuse, nobody else can say.
+        # Filters of plugins: only the planner can say why they refuse a node.
         self._foreign = foreign
         self._explained = 0
         self._until = 0.0
@@ -86,7 +86,7 @@ class Mirror:
         answer = PlannerAnswer() if question.plan is None else self._plan(question.plan)
         return self._encode(answer)
 
-    # ---- listening
+    # ---- the feed
 
     def _take(self, news: News) -> None:
         if news.rules is not None:
@@ -152,7 +152,7 @@ class Mirror:
         now = cluster.moment
         since = self._since = self._since or now
         plan = cycle(cluster, cluster.profile, wanted.now, keep=wanted.keep, gentle=wanted.gentle, budget=self._budget)
-        # Of cycles that only together came to everybody, what the first of them saw counts.
+        # When several cycles together covered all jobs, the state that the first of them saw counts.
         cluster.promise(plan.promises, more=plan.more or not self._budget.whole, as_of=since)
         if self._budget.whole:
             self._since = now if self._budget.spent else None

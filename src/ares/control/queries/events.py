@@ -128,7 +128,7 @@ class EventStream:
             self._wake(tenant)
 
     def _wake(self, tenant: str) -> None:
-        # A new one each time: one that is cleared again could pass by those who are just beginning to wait.
+        # A new event each time: an event that is cleared again could be missed by a task that begins to wait.
         ring = self._rings[tenant]
         ring.moved.set()
         ring.moved = asyncio.Event()
@@ -166,7 +166,7 @@ class EventStream:
                 reader.go_on_after(self._view.revision)
                 await moved.wait()
 
-    # ---- what memory does not have any more
+    # ---- events that are no longer in memory
 
     async def _past(self, tenant: str, reader: _Reader) -> AsyncGenerator[Item, None]:
         """Everything from the reader's place up to now: in the order of commits where that is not much."""

@@ -53,7 +53,7 @@ from ares.model.state import JobState
 from ares.ports.clock import Clock
 from ares.ports.store import Store
 
-# Kinds of jobs looked at for one submission: a large batch must not hold up everybody else.
+# Kinds of jobs checked for one submission: a large batch must not slow down other requests.
 _INFEASIBLE_MAX = 256
 _RESOURCES: tuple[ShareResource, ...] = ("cpu", "memory", "gpu")
 
@@ -246,7 +246,7 @@ class Explain:
             found.append(known.get(key))
         return found
 
-    # ---- looking back
+    # ---- past decisions
 
     async def preemptions(self, who: Principal, job_id: str) -> tuple[LedgerEvent, ...] | None:
         """Every time the job was preempted, with the record both sides were given; None for no such job."""

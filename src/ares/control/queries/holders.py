@@ -1,4 +1,4 @@
-"""Who stands where a waiting job almost fits: told as far as the asker may see."""
+"""The jobs that hold the nodes where a waiting job almost fits. Names of other tenants' jobs are left out."""
 
 from typing import NamedTuple
 

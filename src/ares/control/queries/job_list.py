@@ -44,7 +44,7 @@ class JobQuery(Record, frozen=True):
 
 
 class Listing:
-    """Reads the view as it is; whoever asks has caught up."""
+    """Lists jobs from the view as it is. The caller has caught up before."""
 
     def __init__(
         self, store: Store, view: View, planner: LiveCluster, deadlines: Deadlines, cursors: Cursors, clock: Clock
@@ -125,7 +125,7 @@ class Listing:
         return self._view.arrays.get(state.array)
 
     def shown(self, state: JobState) -> JobState:
-        """As its tenant may see it: of those who leave for it only the tenant's own are named."""
+        """The state as the tenant may see it: of the jobs preempted for it, only the tenant's own are named."""
         if not state.evicting:
             return state
         found = [self._view.entries.get(job) for job in state.evicting]

@@ -33,7 +33,7 @@ from ares.ports.clock import Clock
 from ares.ports.store import Store
 
 _RESOLVE_MAX = 10
-# In place of a command, for those who see facts only.
+# In place of the command, for callers that may see facts only.
 NOT_SHOWN = "(not shown)"
 
 
@@ -143,7 +143,7 @@ class Jobs:
     async def _position(self, state: JobState) -> int | None:
         return None if state.phase != "PENDING" else await self._planner.position(state.id)
 
-    # ---- steering
+    # ---- changing
 
     async def cancel(self, who: Principal, job_id: str, reason: str = "") -> JobState | Refusal | None:
         """Final as soon as this returns. Cancelling an array cancels every task that has not ended."""
@@ -167,7 +167,7 @@ class Jobs:
             return _not_yours(job_id)
         (outcome,) = await self._transitions.apply([JobChange(job_id, who.tenant, (what,))])
         if isinstance(outcome, Refusal) and outcome.code == "terminal":
-            # What was asked for is so: whoever asks again is told the same.
+            # The job is cancelled already: a repeated cancel gets the same answer.
             await self._view.catch_up()
             state = self._mine(who, job_id)
             if state is not None and state.phase == "CANCELLED":
@@ -211,9 +211,9 @@ class Jobs:
             return spent
         budget, number = spent
         request = SubmitRequest(
-            # What its deadline meant is over or not by now; who asks for another try wants it either way.
+            # Its deadline may be over by now. A manual retry is wanted either way.
             spec=msgspec.structs.replace(spec, array=None, deadline_at=None, start_by_at=None),
-            # No client's id has a space in it: nobody can have taken this one.
+            # No client's id may have a space in it, so this id cannot be taken.
             request_id=f"retry {budget.root} {number}" if request_id else None,
             retry_of=budget.root,
             manual_retries=number,
@@ -227,7 +227,7 @@ class Jobs:
 
 
 def _seen_by(who: Principal, detail: JobDetail) -> JobDetail:
-    """Those who run or audit the platform see that a job is there and what it takes, not what is in it."""
+    """The job as the caller may see it: operators and auditors see its existence and resources, not its content."""
     if scope_of(who, "jobs:read") != "facts":
         return detail
     spec = msgspec.structs.replace(detail.spec, command=(NOT_SHOWN,), env={}, workdir=None, labels={}, input_refs=())

@@ -1,7 +1,7 @@
 """Reading job output by attempt and rank, live or afterwards.
 
 Each rank of a gang has its own output with its own offsets, so that reading can be taken up anywhere;
-`ranks` says which there are. Who wants several side by side reads each and marks its lines.
+`ranks` lists them. A client that wants several side by side reads each one and marks its lines.
 """
 
 import asyncio

@@ -17,7 +17,7 @@ _POOLS_MAX = 256
 
 
 class PendingMetrics:
-    """Leader only. A few classes at a time, so that nobody waits for it."""
+    """Metrics of pending jobs. Leader only. A few classes at a time, so that requests do not wait."""
 
     def __init__(self, planner: LiveCluster, clock: Clock, telemetry: Telemetry) -> None:
         self._planner = planner
@@ -38,7 +38,7 @@ class PendingMetrics:
         self._codes = {number: code for number, code in self._codes.items() if number in active}
         self._next = 0 if self._next >= len(active) else self._next
         for number, one in islice(list(active.items()), self._next, self._next + _CLASSES_AT_ONCE):
-            # One at a time: whoever is served comes in between, and the class may be empty by then.
+            # One at a time: requests are served in between, and the class may be empty by then.
             await self._clock.sleep(0.0)
             reason = self._planner.reason(one.line.nth(0)[3]) if len(one.line) else None
             if reason is not None:

@@ -1,4 +1,4 @@
-"""Pools of nodes: what they have, who holds it now and later, and when a job of some size would start there."""
+"""Pools of nodes: their resources, present and future holders, and when a job of some size would start there."""
 
 from collections.abc import Iterable
 from itertools import islice

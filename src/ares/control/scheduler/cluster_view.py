@@ -75,9 +75,9 @@ class LiveCluster:
         self._starts: tuple[float, Starts] | None = None
         self.cluster = Cluster(self._profile(), self.predictor)
         self.changed = asyncio.Event()
-        # Something other than that jobs were submitted: there may be room where there was none.
+        # Set by every change but a submission: there may be room where there was none.
         self.roomier = asyncio.Event()
-        # Counts changes: who waits can see whether more keep coming.
+        # Counts changes. A waiting task compares it to see whether more keep coming.
         self.news = 0
         self._looked_at = float("-inf")
         # By class, with when each was found.
@@ -93,7 +93,7 @@ class LiveCluster:
     def planned(self, plan: Plan) -> None:
         """Keeps what was promised, and drops what is known about classes that the latest cycle did not leave out."""
         self.cluster.promise(plan.promises, more=plan.more)
-        # The planner numbers classes on its own: who was left out is known by a job.
+        # The planner numbers classes on its own, so a class that was left out is found by one of its jobs.
         left = (self.cluster.waiting.class_of(one.first_job) for one in plan.left)
         still = {one.id for one in left if one is not None}
         self._reasons = {number: known for number, known in self._reasons.items() if number in still}
@@ -165,7 +165,7 @@ class LiveCluster:
         return wait._replace(seconds=max(0.0, slot.start - self._clock.wall()), basis=f"planned for {where}")
 
     async def start_of(self, job_id: str) -> Course | str | None:
-        """When the job starts, or why nobody can say; None when it does not wait."""
+        """When the job starts, or why that is unknown; None when it does not wait."""
         entry = self._view.entries.get(job_id)
         spec = None if entry is None else self._view.spec(entry.state)
         if entry is None or spec is None or job_id not in self.cluster.waiting:

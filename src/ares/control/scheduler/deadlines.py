@@ -23,7 +23,7 @@ from ares.model.profile import Sla
 from ares.model.state import BOUND, TERMINAL, JobState
 from ares.ports.clock import Clock
 
-# Jobs of one submission that are looked at: a large batch must not hold up everybody else.
+# Jobs of one submission that are checked: a large batch must not slow down other requests.
 _LOOKED_AT_MAX = 16
 _NAMED_MAX = 20
 # Of jobs that have a deadline of their own.
@@ -38,7 +38,7 @@ class Deadlines:
         self._planner = planner
         self._clock = clock
 
-    # ---- before a job is taken
+    # ---- before a job is accepted
 
     @property
     def classes(self) -> dict[str, Sla]:
@@ -77,7 +77,7 @@ class Deadlines:
             found.append(seen)
         return found
 
-    # ---- of a job that is there
+    # ---- of an accepted job
 
     async def of(self, state: JobState, spec: JobSpec) -> DeadlineSeen | None:
         """None without a deadline, and once it is decided."""
@@ -133,7 +133,7 @@ class Deadlines:
         # Started now it would be late.
         return place is not None and place[0] < now
 
-    # ---- how jobs fared
+    # ---- statistics
 
     async def classes_seen(self, who: Principal) -> tuple[SlaView, ...]:
         """By name, those with a deadline of their own first. Of the tenant's jobs; of all for an admin."""

@@ -41,10 +41,10 @@ class Drain:
         self._asked = asyncio.Event()
         view.subscribe(self._on_delta)
 
-    # ---- how far it is
+    # ---- progress
 
     async def status(self, who: Principal, name: str) -> DrainStatus | None:
-        """None when there is no such node, or nobody drains it."""
+        """The progress of a drain. None when there is no such node, or it is not drained."""
         await self._view.catch_up()
         record = self._view.nodes.get(name)
         if record is None or not record.drained_by:
@@ -70,7 +70,7 @@ class Drain:
         spec = self._view.spec(state)
         return "its specification is not known here" if spec is None else why_not_preemptible(spec)
 
-    # ---- doing it
+    # ---- the leader's loop
 
     def _on_delta(self, delta: Delta) -> None:
         if delta.nodes or delta.relisted:

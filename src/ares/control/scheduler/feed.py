@@ -1,6 +1,6 @@
-"""What the planner has not been told yet, gathered from the view: the latest of each record, however often it changed.
+"""Changes of the view that the planner does not know yet: the latest state of each record that changed.
 
-A planner that is new, or that fell behind too far, is told everything: then all is news.
+A planner that is new, or too far behind, gets every record.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,9 +17,9 @@ from ares.model.isolation import Isolation
 from ares.model.reservation import BOOKED, Reservation
 from ares.model.state import TERMINAL, JobState
 
-# Jobs and nodes of one frame: few enough that whoever is served does not notice.
+# Jobs and nodes of one frame: few enough that requests are not slowed down.
 AT_ONCE = 250
-# A planner that has not heard of so many jobs is told everything instead, when it is asked again.
+# A planner that lacks so many jobs gets every record instead, when it is asked again.
 _BEHIND_MAX = 50_000
 
 

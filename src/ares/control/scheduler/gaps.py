@@ -1,6 +1,6 @@
-"""Asks jobs that make use of gaps to leave, early enough that their place is free when the gap ends.
+"""Preempts jobs that use gaps, early enough that their resources are free when the gap ends.
 
-Leader only. Their checkpoint signal is the warning; then they leave as anybody does who is preempted, and wait again.
+Leader only. The checkpoint signal is their warning; then they leave like any preempted job, and wait again.
 """
 
 import structlog

@@ -84,8 +84,8 @@ class SchedulerLoop:
     async def run(self, guard: Compare) -> None:
         """Schedules until cancelled; `guard` ties every binding to this leadership.
 
-        Raises Unsettled when nobody can say whether a binding landed: with this leadership over, a binding
-        that is still on its way is refused, and the next one begins with what is true then."""
+        Raises Unsettled when it is unknown whether a binding was written. That ends this leadership, so a binding
+        still on its way is refused, and the next leader starts from the state of the store."""
         # Bindings of earlier leaders are older than the election: a view without them would give places away twice.
         await self._view.catch_up()
         self._planner.changed.set()
@@ -126,7 +126,7 @@ class SchedulerLoop:
         # A node that fell silent looks free: it must not be given what the monitor then takes away.
         self._planner.refresh_ready()
         if not cluster.some_ready and not cluster.reserved:
-            # However many wait, there is nowhere to look: those who submit must not wait for it.
+            # No node is ready: a cycle over a long queue would only slow down submissions.
             return
         began = self._clock.monotonic()
         gentle = began - self._evicted_at < _EVICT_EVERY_S
@@ -139,7 +139,7 @@ class SchedulerLoop:
             return
         plan = proposal.plan
         self._planner.planned(plan)
-        # Whoever was left out by a gentle cycle gets another look as soon as room may be made.
+        # Jobs left out by a gentle cycle get another one as soon as preemption is allowed again.
         self._look_s = _EVICT_EVERY_S if gentle and plan.left else _IDLE_LOOK_S
         if plan.left and not plan.placed:
             self._rested_at = self._clock.monotonic() + min(_REST_IN_VAIN * proposal.took_s, _REST_MAX_S)
@@ -160,13 +160,13 @@ class SchedulerLoop:
             self._planner.changed.set()
 
     async def _tell(self) -> None:
-        """Nobody waits: there is time to see to it that the next job need not wait for a planner, or for it to hear."""
+        """The queue is empty: time to start the planner and feed it, so that the next job does not wait for that."""
         try:
             await self._proposer.tell()
         except PlannerLost as lost:
             log.warning("planning.lost", why=str(lost))
 
-    # ---- giving
+    # ---- bindings
 
     async def _bind(self, plan: Plan, guard: Compare) -> bool:
         """Whether every binding was written."""
@@ -229,10 +229,10 @@ class SchedulerLoop:
         taken.add(port)
         return port
 
-    # ---- taking
+    # ---- preemptions
 
     async def _make_room(self, plan: Plan, guard: Compare) -> None:
-        """The one who waits is told first: should this end half-way, nobody has left for nothing."""
+        """The waiting job is nominated first: if this ends half-way, no job was preempted for nothing."""
         for job in plan.unheld:
             await self._change(job, Nominate(hold=(), evicting=(), reason=_UNHELD), (guard,))
         shrunk = {job for eviction in plan.evictions for job in eviction.shrunk}
@@ -261,7 +261,7 @@ class SchedulerLoop:
             ),
             (guard,),
         )
-        # Whoever no longer waits needs nobody to leave.
+        # If the job no longer waits, no victim needs to leave.
         entry = self._view.entries[eviction.job]
         if nominated is None or entry.state.seq != nominated.state.seq:
             return

@@ -1,4 +1,4 @@
-"""Judges leases: takes ranks away from nodes that fell silent or came back as someone else, and gives up
+"""Judges leases: revokes ranks on nodes that fell silent or came back as a new incarnation, and gives up
 gangs that do not assemble in time.
 
 Only the leader runs this. Silence is measured by this process's monotonic clock since it saw the
@@ -60,7 +60,7 @@ class Monitor:
         self._clock = clock
         self._telemetry = telemetry
         self._timing = timing
-        # Who hears of nodes that work was lost with.
+        # Called with the name of each node that lost work.
         self.noted: Callable[[str], None] = lambda _: None
         self._verdict = Suspicion()
         # When this leader first saw a gang that has yet to assemble.

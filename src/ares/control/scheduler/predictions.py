@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 _LOOK_EVERY_S = 2.0
 _KEEP_EVERY_S = 60.0
-# Jobs told at once, so that nobody waits for it.
+# Jobs predicted in one go, so that requests do not wait.
 _AT_ONCE = 250
 # And before others have their turn: behind thousands of distinct jobs each takes a millisecond.
 _AT_A_TIME = 16
@@ -198,7 +198,7 @@ class Predictions:
             log.warning("predictions.delayed", error=str(error))
 
     async def tell(self) -> None:
-        """Says to some of those who came to wait when they will start."""
+        """Predicts the start of some jobs that came into the queue."""
         planner, now = self._planner, self._clock.wall()
         for number, job in enumerate(list(self._untold)[:_AT_ONCE], start=1):
             self._untold.pop(job, None)

@@ -49,7 +49,7 @@ class Profiles:
     async def put(
         self, who: Principal, profile: Profile, note: str = "", expected_version: int | None = None
     ) -> ProfileRecord | Refusal:
-        """The profile becomes the next version, unless somebody else's did since it was looked at or it is in force."""
+        """The profile becomes the next version, unless another did since the caller read it, or it is in force."""
         await self._view.catch_up()
         return await self._write(who, profile, note, expected_version, self._view.profile)
 
@@ -119,7 +119,7 @@ class Profiles:
 
         return await self._records.settle(f"version {record.version} of the profile", attempt, seen=False)
 
-    # ---- told to all
+    # ---- changes of the profile in force
 
     def _on_delta(self, delta: Delta) -> None:
         if not (delta.profile or delta.relisted):
@@ -138,7 +138,7 @@ def _conflict(found: ProfileRecord, why: str) -> Refusal:
 
 
 def seen_by(record: ProfileRecord, who: Principal) -> ProfileRecord:
-    """Other tenants' shares are their own business; who rules sees all."""
+    """The profile as the caller may see it: without the shares of other tenants. An operator sees all of it."""
     if sees_all(who):
         return record
     mine = {path: share for path, share in record.profile.shares.items() if path.split("/")[0] == who.tenant}

@@ -78,7 +78,7 @@ class Proposer:
         self._decode = msgspec.msgpack.Decoder(PlannerAnswer).decode
 
     async def propose(self, *, gentle: bool) -> Proposal | None:
-        """What may be written now, as far as anybody can say; None when the planner was lost over it."""
+        """A plan that holds by the view of this moment; None when the planner was lost over it."""
         try:
             await self.tell()
             rules, now = self._feed.rules, self._clock.wall()

@@ -1,4 +1,4 @@
-"""Moves reservations through their windows: begun, ended, given up when nobody uses them; and jobs out of the way.
+"""Moves reservations through their windows: begun, ended, released when unused; and preempts jobs in their way.
 
 Leader only. Every change is written by compare-and-swap together with the leader's fence.
 """
@@ -54,7 +54,7 @@ class Book:
     async def write(
         self, one: Reservation, revision: int, turn: int | None = None, guards: tuple[Compare, ...] = ()
     ) -> bool:
-        """Whether it was written; with `turn` only if nobody booked since. Returns when the view has it."""
+        """Whether it was written; with `turn` only if there was no booking since. Returns when the view has it."""
         key = keys.reservation(one.name)
         compares = [*guards, Compare(key, "mod_revision", revision)]
         ops: list[Op] = [Put(key, msgspec.json.encode(one))]
@@ -65,7 +65,7 @@ class Book:
         if isinstance(written, Committed):
             await self._view.reach(written.revision)
             return written.succeeded
-        # Nobody knows whether it landed: what is kept under its name tells.
+        # The outcome is unknown: the record under its name tells.
         kv = await self._store.get(key)
         await self._view.catch_up()
         return kv is not None and msgspec.json.decode(kv.value, type=Reservation) == one
@@ -104,7 +104,7 @@ class Windows:
         self._again_at: dict[str, float] = {}
         view.subscribe(self._on_delta)
 
-    # ---- who uses what
+    # ---- jobs of reservations
 
     def jobs(self, name: str) -> tuple[int, int]:
         """How many of its jobs run, and how many are on their way to."""
@@ -148,7 +148,7 @@ class Windows:
             if not self._jobs[name]:
                 del self._jobs[name]
 
-    # ---- as time passes
+    # ---- begin and end of windows
 
     async def run(self, guard: Compare) -> None:
         """Until cancelled; `guard` ties every change to this leadership."""
@@ -206,7 +206,7 @@ class Windows:
             gpus = sum(one.gpus for one in records if one.state == state)
             self._telemetry.gauge("ares_reserved_gpus", gpus, state)
 
-    # ---- nodes that are no longer to be had
+    # ---- nodes that are no longer available
 
     def missing(self, one: Reservation) -> tuple[str, ...]:
         """Its nodes that no job can be sent to now."""
@@ -220,7 +220,7 @@ class Windows:
         return [node for node, record in records.items() if record is None or record.cordoned]
 
     async def _move(self, name: str, guard: Compare) -> None:
-        """Books the same elsewhere, if it can be had: nobody is in it yet."""
+        """Books the same room on other nodes, if there is any. No job runs in the reservation yet."""
         turn = await self._book.turn()
         one, revision = self._view.reservations[name]
         closed, now = self._closed(one), self._clock.wall()
@@ -234,7 +234,7 @@ class Windows:
         if await self._book.write(turned(replace(one, placements=found), made), revision, turn, (guard,)):
             self._told(one, made)
 
-    # ---- who has to leave
+    # ---- jobs that have to leave
 
     async def _clear(self, one: Reservation, guard: Compare) -> None:
         """Its own jobs when its window ends; strangers as soon as a job of its own waits for the room."""

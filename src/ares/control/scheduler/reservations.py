@@ -30,7 +30,7 @@ _NONE = Refusal(code="not-found", message="no reservation of yours has this name
 
 
 class ReservationWish(Record, frozen=True):
-    """What somebody wants booked. Without `start` from now on; without `name` one is drawn."""
+    """A request for a reservation. Without `start` it begins now; without `name` one is drawn."""
 
     asked: RoomAsked
     length_s: float
@@ -108,7 +108,7 @@ class Reservations:
     # ---- booking
 
     async def reserve(self, who: Principal, wish: ReservationWish) -> ReservationView | Refusal:
-        """Looks again whenever somebody else booked in between."""
+        """Books the room. It tries again whenever another booking came in between."""
         name = wish.name or f"r-{base32(self._rng, 6)}"
 
         async def attempt() -> ReservationView | Refusal | None:
@@ -157,7 +157,7 @@ class Reservations:
         )
 
     async def cancel(self, who: Principal, name: str, why: str = "") -> ReservationView | Refusal:
-        """Its room is anybody's from now on. What runs in it goes on."""
+        """Releases the room for all jobs. Jobs that run in it go on."""
 
         async def attempt() -> ReservationView | Refusal | None:
             await self._view.catch_up()
@@ -199,7 +199,7 @@ class Reservations:
 
         return await self._records.settle(f"the change of reservation {name}", attempt, seen=False)
 
-    # ---- inside
+    # ---- helpers
 
     def _all(self) -> Sequence[Reservation]:
         return [one for one, _ in self._view.reservations.values()]

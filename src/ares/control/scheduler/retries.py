@@ -1,7 +1,7 @@
 """Sends jobs back to the queue when their backoff is over. Leader only; timers are monotonic.
 
-Of one tenant only so many a minute: what fails again and again costs everybody else. Beyond that a breaker makes all
-its retries wait, and says so by an alert."""
+A tenant has a limit of retries per minute: jobs that fail again and again cost all tenants. Beyond it a circuit
+breaker delays all retries of the tenant, and raises an alert."""
 
 import asyncio
 import heapq
@@ -35,7 +35,7 @@ class Requeue:
         self._clock = clock
         self._alerts = alerts
         self._per_minute = per_minute
-        # By tenant, and those that tripped and nobody was told of.
+        # By tenant, and the tenants whose breaker tripped without an alert yet.
         self._breakers: dict[str, Breaker] = {}
         self._tripped: list[str] = []
         self._due: list[tuple[float, str, int]] = []

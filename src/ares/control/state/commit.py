@@ -85,7 +85,7 @@ class Full(Struct, frozen=True, gc=False):
 
 
 class Unsettled(StoreUnavailable):
-    """A write may have landed, or may still: the store went away before anybody could find out."""
+    """A write may have landed, or may still land: the store failed before its outcome was known."""
 
 
 D = TypeVar("D", bound=WriteDraft)
@@ -95,7 +95,7 @@ T = TypeVar("T")
 
 
 class Writer:
-    """The store, for those who write drafts. `label` is theirs in the metric of its latency."""
+    """Writes drafts to the store. `label` names the caller in the latency metric."""
 
     def __init__(self, store: Store, clock: Clock, telemetry: Telemetry, label: str) -> None:
         self._store = store

@@ -45,7 +45,7 @@ class Settling:
             return kv is not None and msgspec.json.decode(kv.value, type=int) >= self._epoch
 
     async def _write(self, guard: Compare) -> bool:
-        """Whether the store has decided, also when it was against us: then somebody else leads."""
+        """Whether the store has decided, also when it refused the write: then another replica leads."""
         try:
             written = await self._store.txn([guard], [Put(keys.SETTLED, msgspec.json.encode(self._epoch))])
         except StoreError:

@@ -33,7 +33,7 @@ class JobIndex:
         self._labelled: dict[tuple[str, str, str], list[Place]] = {}
         # Of jobs that have some.
         self._labels: dict[str, dict[str, str]] = {}
-        # Jobs that had ended before this process began: their specifications are in the store, for who asks.
+        # Jobs that had ended before this process began: their specifications are read from the store on demand.
         self._unread: dict[str, dict[str, int]] = {}
         view.subscribe(self._on_delta)
 

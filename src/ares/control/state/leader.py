@@ -26,7 +26,7 @@ Reign = Callable[[Compare], Awaitable[None]]
 
 
 def leads_for_s(view: View, clock: Clock) -> float | None:
-    """How long the leader has led, by the wall clock; None when nobody leads."""
+    """How long the leader has led, by the wall clock; None when there is no leader."""
     return None if view.leader is None else max(0.0, clock.wall() - view.leader.elected_at)
 
 
@@ -49,7 +49,7 @@ class Leader:
         self._clock = clock
         self._key = keys.leader(cluster)
         self._replica = replica
-        # An embedded store has one process: whoever is written there as leader is dead.
+        # An embedded store has one process: a leader recorded by an earlier process is dead.
         self._exclusive = exclusive
         self._ttl_s = timing.leader_ttl_s
         self._renew_every_s = timing.leader_renew_every_s

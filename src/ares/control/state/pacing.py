@@ -1,4 +1,4 @@
-"""Long work in strides: between two of them everybody else's work has its turn.
+"""Long work in strides: between two of them other tasks have their turn.
 
 A stride is a number of rows, not of milliseconds: a simulation takes the same strides every time.
 """
@@ -22,7 +22,7 @@ TAKEN_IN = 60
 
 
 class Pace(Protocol):
-    """For whom the task at hand works."""
+    """The pace of a task, by the share of the tenant it works for."""
 
     async def rest(self) -> None:
         """Waits for the next stride: at least until others had their turn."""

@@ -1,7 +1,7 @@
 """What time it is, for what must not be undone by a wrong clock.
 
-Whoever sets a server's clock back would revive tokens that have expired; one that starts a month ahead would have
-everything forgotten that is kept for a month. So the time that was seen last is kept in the store, and time goes on
+A server clock that is set back would revive expired tokens; a server that starts a month ahead would delete all
+records that are kept for a month. So the time that was seen last is kept in the store, and time goes on
 from there: `ending` never goes back, `keeping` never runs ahead. A leap is believed when it has lasted.
 """
 
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 _LOOK_EVERY_S = 60.0
 # A clock that is this far ahead is believed at once, or after so long. What ends too early hurts at once, so leaps that
-# are being corrected must not count; what is forgotten too early is gone, so somebody has a day to correct them.
+# are being corrected must not count; a record deleted too early is lost, so the operator has a day to correct them.
 _ENDING = (0.0, 600.0)
 _KEEPING = (86_400.0, 86_400.0)
 
@@ -76,7 +76,7 @@ class Timekeeping:
         self.keeping = _Keeping(clock, _KEEPING)
 
     async def open(self) -> None:
-        """Before anybody is served."""
+        """Before any request is served."""
         kv = await self._store.get(keys.CLOCK)
         if kv is not None:
             known = msgspec.json.decode(kv.value, type=ClockRecord)
@@ -84,7 +84,7 @@ class Timekeeping:
             self.keeping.begin(known.keeping)
 
     async def run(self) -> None:
-        """Looks now and then, so that a leap that lasts is seen to last, and somebody is told of it."""
+        """Looks at the clock now and then, so that a leap that lasts is noticed, and an alert is raised."""
         while True:
             await self._tell()
             await self._clock.sleep(_LOOK_EVERY_S)

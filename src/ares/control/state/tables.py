@@ -66,7 +66,7 @@ class Tables:
         self.tenants = Table(keys.TENANTS, TenantRecord)
         # By "tenant/name".
         self.users = Table(keys.USERS, UserRecord)
-        # By the digest of who a provider says they are.
+        # By the digest of the identity that a provider gives.
         self.identities = Table(keys.IDENTITIES, IdentityRecord)
         # By "node/name" or "cluster/name".
         self.machines = Table(keys.MACHINES, MachineRecord)

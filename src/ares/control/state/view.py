@@ -243,7 +243,7 @@ class View:
         self.heard_at = self._clock.monotonic()
         for listener in self._listeners:
             listener(delta)
-        # A new one each time: one that is cleared again could pass by those who are just beginning to wait.
+        # A new event each time: an event that is cleared again could be missed by a task that begins to wait.
         self._moved.set()
         self._moved = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Whether the store takes writes now: found out by one, when somebody asks, and not more often than that is news."""
+"""Whether the store accepts writes now: tested by a write, on demand, and at most every few seconds."""
 
 import asyncio
 import math
@@ -11,11 +11,11 @@ from ares.model.state import StoreProof
 from ares.ports.clock import Clock
 from ares.ports.store import Put, Store, StoreError, StoreFull, Unknown
 
-# Answers are given by what is known for as long.
+# For this long the last result is used.
 _FRESH_S: Final = 2.0
-# A write that is under way is waited for this long, so that who asks is answered ...
+# A caller waits this long for a write under way ...
 _WAIT_S: Final = 1.0
-# ... and one that is older proves nothing any more.
+# ... and a result that is older proves nothing any more.
 _PROVEN_S: Final = 10.0
 
 

@@ -43,7 +43,7 @@ class Expanding:
         if header is None or kv is None or msgspec.json.decode(header.value, type=ArrayRecord).expanded:
             # Another replica made it whole; its tasks may even be forgotten again.
             return
-        # Whoever comes late must not bring back what was forgotten.
+        # A late replica must not bring back tasks that were forgotten.
         unexpanded = Compare(header.key, "mod_revision", header.mod_revision)
         spec = self._view.decode_spec(kv.value)
         step = TXN_OPS_MAX // _OPS_PER_TASK

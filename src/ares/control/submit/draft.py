@@ -45,7 +45,7 @@ class SubmitRequest(Record, frozen=True):
     trace: str = ""
     retry_of: str | None = None
     manual_retries: int = 0
-    # Why, in the words of whoever asked; goes into the ledger.
+    # The reason that the client gave; it goes into the ledger.
     note: str = ""
 
 
@@ -124,7 +124,7 @@ class Draft(WriteDraft, frozen=True, gc=False):
 
 
 def refused_by(said: Said) -> Refusal:
-    """The answer to whoever submitted what a policy refuses."""
+    """The answer to a submission that a policy refuses."""
     reason = f"policy:{said.policy}"
     if said.unanswered:
         fix = "have whoever wrote the policy correct it; until then nothing it cannot judge is taken"

@@ -70,7 +70,7 @@ class Retries:
     async def _write(
         self, budget: RetryBudget, revision: int, tenant: str, change: Callable[[RetryBudget], RetryBudget | Refusal]
     ) -> RetryBudget | Refusal | None:
-        """None: somebody else was first, or nobody knows; look again."""
+        """None: another write came first, or the outcome is unknown; read the record again."""
         changed, key = change(budget), keys.retry(tenant, budget.root)
         if isinstance(changed, Refusal):
             return changed

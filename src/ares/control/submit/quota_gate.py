@@ -5,8 +5,8 @@ transaction writes the tenant's key under `/admissions/` and compares the revisi
 admissions before it, through whichever replica they came. Jobs that have ended unseen only make it more careful, and
 before anything is refused the view catches up.
 
-Of one tenant a few transactions at a time are under way, each only to be carried out after the one before it; whoever
-comes meanwhile goes together in the next.
+A tenant has a few transactions under way at a time, each valid only after the one before it. Jobs submitted meanwhile
+go together in the next one.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from ares.ports.clock import Clock, Rng
 from ares.ports.store import KV, Committed, Compare, Get, Op, Put, Unknown
 from ares.ports.telemetry import Telemetry
 
-# Who loses every race for so long is told to come again.
+# A submission that loses every race for so long is refused with a time to try again.
 _RACING_S = 8.0
 # Refusals in one go: others get their turn on the loop.
 _REFUSED_AT_ONCE = 250
@@ -89,7 +89,7 @@ class _Lane:
     # Admitted here at a revision that the view has not reached.
     ahead: list[tuple[int, _Sums]] = field(default_factory=list[tuple[int, "_Sums"]])
     caught_up_at: float = float("-inf")
-    # Transactions that may be under way at once: more as long as nobody else is in between.
+    # Transactions that may be under way at once: more while no other replica writes in between.
     depth: int = 1
 
 
@@ -135,7 +135,7 @@ class Admissions:
                 lane.waiting.pop(one, None)
 
     async def _round(self, tenant: str, lane: _Lane) -> None:
-        """A few transactions for those who came first, or none if all of them are refused."""
+        """A few transactions for the submissions that came first, or none if all of them are refused."""
         fresh = False
         if tenant in self._counting.doubted:
             await self._catch_up(lane)

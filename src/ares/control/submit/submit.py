@@ -154,7 +154,7 @@ class Submit:
             await self._raise("quota-soft", who.tenant, who.tenant, min(passed))
 
     async def _raise(self, kind: str, tenant: str, subject: str, text: str) -> None:
-        """The job is there already: whoever submitted it does not wait for a store that has become slow since."""
+        """Raises an alert in the background: the job exists already, and its client need not wait for a slow store."""
         task = asyncio.create_task(self._alerts.raise_(kind, tenant, subject, text), name="alert")
         self._raising.add(task)
         task.add_done_callback(self._raising.discard)
@@ -224,7 +224,7 @@ class Submit:
     async def _found(self, draft: Draft, kv: KV) -> Submitted | Refusal:
         """What is there under the key that only a new job may write."""
         if draft.request.request_id is None:
-            # Nobody else has this id: an earlier try had landed.
+            # The id is random, so no other job has it: an earlier try was written.
             return await self._created(draft)
         return await self._seen(draft.checked, kv, draft)
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-# At most this share of its machines is broken at once: the others must finish the work.
+# Seconds between the starts of two faults.
 _PAUSE_S = (0.3, 2.5)
 NETWORK = (
     "delay", "loss", "slow", "reset", "half-open", "silence", "refuse", "blackhole-tx", "blackhole-rx",
