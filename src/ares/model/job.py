@@ -170,7 +170,7 @@ class JobSpec(Record, frozen=True):
     selector: dict[LabelKey, LabelValue] = {}
     # "0-999", "1,5,7-20", "0-100:10": one task per index, at most ARRAY_TASKS_MAX.
     array: Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^[0-9,:-]+$(?!\n)")] | None = None
-    # Used instead of `resources` when those cannot be had, in this order.
+    # Used instead of `resources` when these cannot be had, in this order.
     alternatives: Annotated[tuple[Resources, ...], Meta(max_length=8)] = ()
     gang: Gang | None = None
     topology: TopologyWish | None = None

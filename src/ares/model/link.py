@@ -250,7 +250,7 @@ class LogAck(Record, frozen=True, tag="log-ack"):
 
 
 class OutputAck(Record, frozen=True, tag="output-ack"):
-    """Of a file that is handed over, the bytes below `offset` are kept; `sealed` when all are, for good."""
+    """The bytes of an output file below `offset` are kept; `sealed` when all are, for good."""
 
     ref: AttemptRef
     rank: int

@@ -138,7 +138,7 @@ class OrderPolicy(Record, frozen=True):
 class Profile(Record, frozen=True):
     """Names are those of built-in filters, scorers, order factors and actions, or of installed plugins."""
 
-    # Of the filters that refuse, the last one that some node reached gives the reason: lasting ones come first.
+    # The last filter that some node reached gives the reason: filters that look at lasting facts come first.
     filters: tuple[str, ...] = (
         "selector", "affinity", "residency", "taints", "gpus-declared", "devices-declared",
         "health", "job-affinity", "gpus", "devices", "cpu", "memory", "numa",

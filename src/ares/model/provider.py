@@ -7,7 +7,7 @@ from msgspec import Meta
 from ares.model.access import Role
 from ares.model.base import Record, Slug
 
-# Of keys in pairs only: the key that checks such a signature cannot make one.
+# Algorithms with key pairs only: the key that checks such a signature cannot make one.
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 Words = Annotated[str, Meta(max_length=512)]
 

@@ -31,7 +31,7 @@ class Launch(msgspec.Struct, frozen=True, gc=False):
     log_path: str
     # The attempt is ended when it uses more memory.
     memory_mib: int
-    # The attempt's weight against others where CPUs are short.
+    # The attempt's weight against other attempts where CPUs are short.
     cpu_milli: int
     file_bytes_max: int
     processes_max: int

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from ares.model.audit import AuditDraft
 
 WINDOW_S = 60.0
-# Of one kind and sender within a window, before the rest is only counted. Unknown senders need no list.
+# Denials of one kind and sender within a window, before the rest is only counted. Unknown senders need no list.
 ANONYMOUS_EACH = 1
 KNOWN_EACH = 60
 # Different kinds that are counted at a time; beyond that all senders are one.

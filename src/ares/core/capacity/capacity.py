@@ -107,7 +107,7 @@ class Capacity:
             int(table.cpu[exists].sum()), int(table.memory[exists].sum()), WHOLE * int(table.gpu_count[exists].sum())
         )
 
-    # ---- single places
+    # ---- single placements
 
     def is_there(self, place: Placement) -> bool:
         """Whether the placement's node is ready, and still of the incarnation it was chosen on."""

@@ -116,7 +116,7 @@ class Claims:
         if taken.row in self._by_row:
             self._blocks.clear()
 
-    # ---- room that a job which ends at some time cannot have
+    # ---- room that is hidden from a job that ends at some time
 
     def hidden_from(self, ends_at: float, reservation: str = "") -> tuple[float, str]:
         """A key: from jobs with the same key, the same room is hidden."""

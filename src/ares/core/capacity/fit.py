@@ -178,7 +178,7 @@ class Evaluations:
         said = {name: scorer(rows) for name, _, scorer in self.rules.scorers}
         return {name: score for name, score in said.items() if score is not None}
 
-    # ---- inside
+    # ---- catching up with touched rows
 
     def _repair(self, found: Evaluation) -> None:
         # Rows beyond the last node stay refused, as they were made.
@@ -234,7 +234,7 @@ class Evaluations:
             self._score_passing(found, at, np.flatnonzero(passes))
 
     def _score_passing(self, found: Evaluation, at: Ints | slice, where: Ints) -> None:
-        """Of many rows only the rows that pass are worth scoring."""
+        """Scores only the rows that pass: with many rows the others are not worth it."""
         chosen = where if isinstance(at, slice) else at[where]
         rows = self.rows(found.ask, chosen)
         found.score[at] = NO

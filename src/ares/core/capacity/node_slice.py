@@ -162,7 +162,7 @@ class NodeSlice:
 
     @lazily
     def shares_left(self) -> tuple[Floats, Floats, Floats]:
-        """Of each node's CPU, memory and GPUs, after one rank was placed. Without GPUs: as if all were in use."""
+        """The shares of each node's CPU, memory and GPUs left after one rank. Without GPUs: as if all were in use."""
         ask = self.ask
         cpu = (self.cpu_free - ask.cpu_milli) / self.cpu
         memory = (self.memory_free - ask.memory_mib) / self.memory

@@ -242,7 +242,7 @@ class NodeTable:
             self.shape_changes += 1
         return number
 
-    # ---- what jobs ask about
+    # ---- questions of asks
 
     def dataset_of(self, ref: str) -> str | None:
         """The dataset that a reference is, or is in: the nearest one that any row declares."""
@@ -297,7 +297,7 @@ class NodeTable:
         self.devices_taken[kind][row] = taken
         free[row] = self.devices.of(kind)[row] - taken.bit_count()
 
-    # ---- room for more
+    # ---- growth
 
     def grow(self) -> None:
         """Twice the rows, with the same content."""

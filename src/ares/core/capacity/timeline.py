@@ -86,7 +86,7 @@ class Timeline:
         return times
 
     def least(self, until: float) -> Amounts:
-        """Of each resource and row, the least that is left at any time until then."""
+        """The least of each resource that is left on each row at any time until then."""
         until = max(until, np.nextafter(self._now, inf))
         return np.minimum.reduceat(np.where(self._at < until, self._left, _MOST), self._begin[:-1], axis=1)
 
@@ -105,7 +105,7 @@ class Timeline:
         return np.maximum(0, np.minimum(fits, ask.per_node) if ask.per_node else fits)
 
     def claimed(self, until: float) -> Amounts:
-        """Of each resource and row, the most that is claimed at any time until then and not given back by then."""
+        """The most of each resource that is claimed on each row at any time until then and not given back by then."""
         return np.maximum(0, self._free - self.least(until))
 
     def has_room(self, row: int, start: float, until: float, uses: Iterable[Use]) -> bool:
@@ -118,7 +118,7 @@ class Timeline:
         wanted = sorted({_GPUS + gpu for use in uses for gpu in use.gpus if gpu < self._wide})
         return bool(left[_CPU] >= 0 and left[_MEMORY] >= 0 and (left[wanted] >= 0).all())
 
-    # ---- inside
+    # ---- slots
 
     def _fits(self, ask: Ask) -> Bools:
         """Slots that have room for one rank."""

@@ -7,7 +7,7 @@ from ares.core.topology.cards import words
 from ares.model.job import FailureClass, JobSpec
 from ares.model.state import JobState
 
-# ---- How long a job runs on which GPU model, where it says so.
+# ---- Run times by GPU model, where a job states them.
 
 
 # (model, seconds); the model "" stands for all models that are not named.
@@ -72,7 +72,7 @@ def stated(spec: JobSpec, gpu_model: str | None = None) -> Estimate | None:
     return None if runs is None else Estimate(runs, runs, runs, basis)
 
 
-# ---- Which ends tell how long a job runs.
+# ---- Ends that tell how long a job runs.
 
 
 # A job that fails by itself, or at its limit, held its place that long, and the next of its kind may do the same.

@@ -15,7 +15,7 @@ from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy
 
-# ---- What to plan by once a job has run longer than it was to: a little more each time, in ever larger steps.
+# ---- The run time to plan by once a job has outlived its estimate: a little more each time, in ever larger steps.
 
 
 _MINUTE, _HOUR = 60.0, 3600.0
@@ -142,7 +142,7 @@ class Predictor:
     def kinds(self) -> int:
         return len(self._histories)
 
-    # ---- asking
+    # ---- estimates
 
     def estimate(self, spec: JobSpec, account: str, gpu_model: str | None = None) -> Estimate | None:
         """None when it is not known. The account is "tenant/team/user"."""

@@ -23,7 +23,7 @@ STEADY_AFTER_S = 60.0
 _AVOIDED_MAX = 3
 
 
-# ---- an agent's word
+# ---- an agent reports an end
 
 
 def finish(job: Job, what: Exit, context: Context) -> Stepped | Refusal:
@@ -83,7 +83,7 @@ def _ended(job: Job, what: Exit, context: Context, place: Placement) -> Stepped:
 
 
 def _of_rank(exit_info: ExitInfo, place: Placement) -> tuple[ExitInfo, dict[str, Any]]:
-    """Of a gang, which rank it was."""
+    """The exit of a gang's rank, which names the rank."""
     if exit_info.failure is None:
         return exit_info, {"rank": place.rank}
     message = ": ".join(part for part in (f"rank {place.rank} on {place.node}", exit_info.message) if part)
@@ -105,7 +105,7 @@ def _let_go(state: JobState, ranks: tuple[int, ...], context: Context) -> Steppe
     )
 
 
-# ---- taken away
+# ---- the attempt is taken away
 
 
 def lease_lost(job: Job, what: LeaseLost, context: Context) -> Stepped | Refusal:
@@ -184,7 +184,7 @@ def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refusal:
     )  # fmt: skip
 
 
-# ---- confirmed to be gone
+# ---- ranks are confirmed to be gone
 
 
 def release(job: Job, what: Release, context: Context) -> Stepped | Refusal:
@@ -225,7 +225,7 @@ def _all_gone(state: JobState, gone: tuple[Placement, ...], context: Context, re
     return commit(state, context.now, (entry,), reason=state.reason, **rest)
 
 
-# ---- repeated or not
+# ---- the attempt is repeated, or the job ends
 
 
 def _restart(job: Job, what: Exit, context: Context, place: Placement, rank: dict[str, Any]) -> Stepped:
@@ -282,7 +282,7 @@ def _avoid(state: JobState, gone: tuple[int, ...]) -> tuple[str, ...]:
     return (*(node for node in state.avoid if node not in failed), *failed)[-_AVOIDED_MAX:]
 
 
-# ---- parts of what is written
+# ---- parts of the new record
 
 
 def _over(job: Job, gone: tuple[int, ...], context: Context, fate: Fate) -> dict[str, Any]:

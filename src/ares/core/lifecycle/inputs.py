@@ -96,7 +96,7 @@ class RanksResized(Record, frozen=True, tag="resize"):
     placements: tuple[Placement, ...]
     reason: str
     by: str = "scheduler"
-    # Of all its placements.
+    # Rates of all placements.
     rates: tuple[Rate, ...] = ()
 
 

@@ -53,5 +53,5 @@ def list_flaw(files: Iterable[OutputFile], bytes_max: int | None = None) -> str:
 
 
 def of_rank(files: Iterable[OutputFile], rank: int) -> tuple[OutputFile, ...]:
-    """As they are shown when several ranks hand over files."""
+    """The files as they are shown when several ranks hand over files."""
     return tuple(OutputFile(path=f"rank-{rank}/{file.path}", size=file.size, sha256=file.sha256) for file in files)

@@ -138,7 +138,7 @@ _MINUTE_S = 60.0
 
 
 class Breaker(Record, frozen=True):
-    """Of one tenant, as of `at`."""
+    """The breaker of one tenant, as of `at`."""
 
     at: float
     # How many retries may begin at once.

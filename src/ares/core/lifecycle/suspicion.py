@@ -8,8 +8,8 @@ from ares.model.base import Record
 STORM_SHARE = 0.2
 # Below this many nodes a share says nothing.
 STORM_NODES_MIN = 5
-# Of the lease: a node that is quiet for longer has missed a renewal. Nodes that fall silent together reach the end of
-# their leases one after the other; the first must not be evicted before there are enough of them to see a storm.
+# A share of the lease: a node that is quiet for longer missed a renewal. Nodes that fall silent together reach the end
+# of their leases one after the other; the first must not be evicted before there are enough of them to see a storm.
 OVERDUE_SHARE = 0.75
 # In leases: a node that is silent for longer was judged long ago. It says nothing about what happens now.
 LONG_GONE = 3.0

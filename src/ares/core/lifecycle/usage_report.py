@@ -14,7 +14,7 @@ KWH = 1000 * WH
 
 
 def use_of(states: Iterable[JobState], now: float) -> Use:
-    """Of a job, or of the tasks of an array together."""
+    """What a job used, or all tasks of an array together."""
     gpu_s = cpu_s = energy_j = cost = lost_gpu_s = watts = per_hour = 0.0
     for state in states:
         gpu, cpu = used(state, now)
@@ -118,7 +118,7 @@ class UsageSum:
 
     def report(self, limit: int) -> UsageReport:
         sums = self._sums
-        # Of very many groups only the first are put in order.
+        # Only the first groups are sorted: there may be very many.
         order = nsmallest(limit, sums.items(), key=_dearest)
         rows = tuple(one.row(key) for key, one in order)
         return UsageReport(

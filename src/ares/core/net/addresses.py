@@ -149,7 +149,7 @@ def judged(host: str, addresses: Sequence[str], allow: Sequence[str]) -> Sequenc
     return addresses
 
 
-# ---- Which addresses are this machine's own.
+# ---- Addresses of this machine itself.
 
 
 def is_loopback(host: str) -> bool:

@@ -74,7 +74,7 @@ class DecayedUsage:
         self._life = half_life_s / log(2.0)
         self._meters: dict[str, _Meter] = {}
         self._children: dict[str, list[str]] = {}
-        # Of each account: the whole cluster, its tenant, its team, its user.
+        # The meters of each account: the whole cluster, its tenant, its team, its user.
         self._paths: dict[str, tuple[_Meter, ...]] = {}
         self._running: dict[str, tuple[str, int, float]] = {}
         self._tree = ShareTree({})

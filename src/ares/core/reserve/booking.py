@@ -76,7 +76,7 @@ def _met(cluster: Cluster, place: Placement, others: Sequence[Reservation], sinc
     return None
 
 
-# ---- what was asked
+# ---- the request
 
 
 def _wrong(cluster: Cluster, asked: RoomAsked, start: float, until: float, now: float) -> NotBooked | None:
@@ -135,7 +135,7 @@ def _unit(asked: RoomAsked) -> _Unit:
     return _Unit("node", asked.nodes or len(asked.node_names))
 
 
-# ---- choosing
+# ---- the choice of nodes
 
 
 def _book(table: NodeTable, there: Sequence[WindowRoom], asked: RoomAsked) -> tuple[Placement, ...]:
@@ -197,7 +197,7 @@ def _placement(table: NodeTable, one: WindowRoom, unit: _Unit, number: int) -> P
     )
 
 
-# ---- saying no
+# ---- refusals
 
 
 def _no_room(

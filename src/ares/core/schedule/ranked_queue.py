@@ -24,7 +24,7 @@ class RankedClass:
     index: int
     # How many of its jobs are dealt with: the first of the line.
     done: int = 0
-    # Of the next job: its number in line, what its rank is made from, and the weighted factors that stay as they are.
+    # For the next job: its number in line, what its rank is made from, and the weighted factors that stay as they are.
     ranked: int = -1
     facts: JobFacts = field(init=False)
     lasting: tuple[list[float], list[float]] = field(init=False)
@@ -103,7 +103,7 @@ class RankedQueue:
         return turn.done < len(line)
 
     def _key(self, turn: RankedClass) -> _Key:
-        """As `factors.rank` has it; what cannot change within the cycle is computed once for each job."""
+        """The rank as in `factors.rank`; what cannot change within the cycle is computed once for each job."""
         place = turn.job_class.line.nth(turn.done)
         order, shares, now = self._order, self._round.shares, self._round.now
         if turn.ranked != turn.done:

@@ -20,7 +20,7 @@ import numpy as np
 FORM_BYTES_MIN: Final = 4
 # For base64 inside something longer, whose first and last characters depend on its neighbours.
 _INNER_MIN: Final = 8
-# Of a value with more lines, only the longest are looked for on their own.
+# If a value has more lines, only the longest are looked for on their own.
 LINES_MAX: Final = 256
 
 

@@ -16,8 +16,8 @@ from ares.model.state import JobState
 def outlook(
     cluster: Cluster, state: JobState, spec: JobSpec, now: float, starts: Starts | None = None
 ) -> Steps[Outlook | None]:
-    """Of a job that waits, or would if it were submitted now. None when it has no deadline. `starts` may be the ones
-    that other jobs were told."""
+    """The outlook of a job that waits, or would if it were submitted now. None when it has no deadline. `starts` may
+    be the ones that other jobs were told."""
     if spec.deadline_at is None and spec.start_by_at is None:
         return None
     (found,) = yield from (starts or Starts(cluster, now)).steps(state, (spec,))

@@ -78,7 +78,7 @@ class Starts:
         rows = max(1, len(cluster.rows))
         self._most = max(_AHEAD_MIN, min(_AHEAD_MAX, _ROWS_IN_ALL // rows))
         self._at_a_time = max(1, ROWS_AT_A_TIME // rows)
-        # Of the first jobs of the queue: what each will take, None where that is not known.
+        # For the first jobs of the queue: what each will take, None where that is not known.
         self._claims: list[tuple[str, Claim | None]] = []
         # The first jobs of the queue, two more than are put into the future.
         self._front: list[tuple[str, JobClass]] | None = None

@@ -91,7 +91,7 @@ class LinkGraph:
     domain: tuple[int, ...]
     # Every pair is equally fast: for bandwidth the choice does not matter.
     uniform: bool
-    # Of the fastest pair, in GB/s.
+    # The speed of the fastest pair, in GB/s.
     fastest: float
     # Uniform by NVLink: an NVSwitch, or a full mesh, which is the same for the choice.
     nvswitch: bool

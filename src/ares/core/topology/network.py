@@ -11,7 +11,7 @@ Reach = TopologyLevel | None
 class Tier(NamedTuple):
     # The tightest level that both machines share; None when they share none.
     level: Reach
-    # Of the slower machine's network bandwidth.
+    # The part of the slower machine's network bandwidth.
     share: float
     latency_us: float
     why: str

@@ -23,7 +23,7 @@ _MIG: Final = re.compile(r"\s+MIG ([0-9a-z.+]+)\s+Device\s+\d+: \(UUID: (MIG-[0-
 
 
 def parse_query(text: str) -> tuple[Card, ...]:
-    """With its header, by which columns are found: their order is of no matter, and others may be there too."""
+    """Columns are found by the header: their order does not matter, and there may be more of them."""
     cards = dict[int, Card]()
     for row in _rows(text):
         index, uuid = row.get("index", ""), row.get("uuid", "")
@@ -129,7 +129,7 @@ def parse_topo(text: str) -> Matrix:
 
 
 def _is_header(line: str) -> bool:
-    """The row of column names begins with a GPU, as others do, but no link follows."""
+    """Whether the line names the columns: it begins with a GPU, as the rows do, but no link follows."""
     words = line.split()
     return bool(words) and _GPU.fullmatch(words[0]) is not None and not any(map(is_link_word, words[1:2]))
 

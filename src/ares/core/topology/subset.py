@@ -29,7 +29,7 @@ class GpuSet(NamedTuple):
 
     gpus: tuple[int, ...]
     mask: int
-    # Of the slowest link in its best ring, in GB/s; 0 for one GPU.
+    # The speed of the slowest link in its best ring, in GB/s; 0 for one GPU.
     bandwidth_gbps: float
     # 0..1, against the best that this machine gives for as many GPUs when it is empty.
     score: float
@@ -157,7 +157,7 @@ def _choose(shape: MachineShape, free: int, pools: tuple[int, ...], count: int) 
 
 
 def _leaving_most(shape: MachineShape, rings: Rings, free: int, equal: Iterable[int]) -> int:
-    """Of equally good sets the one whose rest is best, by the same yardsticks."""
+    """The one of equally good sets whose rest is best, by the same yardsticks."""
 
     def by_rest(mask: int) -> tuple[tuple[int, ...], int, int, tuple[int, ...]]:
         rest = free & ~mask

@@ -353,7 +353,7 @@ class BackfillPass:
     # ---- conservative: a promise stays
 
     def _claim_kept(self) -> None:
-        """A promise that cannot be kept any more blocks no other job: those may now start sooner than promised."""
+        """A promise that cannot be kept any more blocks no other job: other jobs may now start sooner than promised."""
         claims = self._round.claims
         setback = self._cluster.future.setbacks != self._cluster.promised_before
         if setback:
@@ -378,7 +378,7 @@ class BackfillPass:
             self._most.clear()
         self._round.promises[job] = kept
 
-    # ---- what other jobs are told
+    # ---- jobs placed, and jobs left out
 
     def _begin_placed(self) -> None:
         """What was placed in this cycle is given back at its end, too."""

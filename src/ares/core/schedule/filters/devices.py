@@ -21,7 +21,7 @@ def explain(miss: Miss) -> Reason:
     kind, asked = next(want for want, lack in zip(wanted, lacking, strict=True) if lack[best])
     columns = (seen.devices_free(kind), seen.devices(kind))
     codes = ("INFEASIBLE_DEVICE", "INSUFFICIENT_DEVICE")
-    # Of the nearest alone: another may have more of this kind and less of the rest.
+    # The nearest node alone: another may have more of this kind and less of the rest.
     nearest = miss._replace(reached=np.array([best]))
     said = too_little(nearest, codes, counted(asked, f"{kind} device"), asked, columns)
     return Reason(code=said.code, message=said.message, numbers={**said.numbers, "nodes": len(miss.reached)})

@@ -35,7 +35,7 @@ def _apart(miss: Miss) -> Reason:
     """Enough on some node, but not joined."""
     here, ask = miss.near, miss.seen.ask
     most = most_in_domain(here, here.gpu_fit_mask)
-    # Of the nodes that have enough, the one with the most of them together.
+    # Among nodes with enough GPUs, the one with the most of them together.
     at = int(np.where(here.gpus_free >= ask.gpus, most, -1).argmax())
     free = int(here.gpus_free[at])
     sizes = largest_in_domain(here.table.machines[int(here.machine[at])], int(here.gpu_fit_mask[at]))

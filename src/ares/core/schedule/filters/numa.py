@@ -56,7 +56,7 @@ def explain(miss: Miss) -> Reason:
 
 
 def _amounts(amounts: list[int]) -> str:
-    """Of CPU, memory and, if asked for, GPUs."""
+    """Amounts of CPU, memory and, if asked for, GPUs, in words."""
     shown = [cpus(amounts[0]), mib(amounts[1]), *(counted(gpus, "GPU") for gpus in amounts[2:])]
     return f"{', '.join(shown[:-1])} and {shown[-1]}"
 

@@ -22,7 +22,7 @@ def explain(miss: Miss) -> Reason:
 
 
 def gang_too_thirsty(miss: Miss) -> Reason:
-    """Of a gang that would fit but for the caps: what its ranks need together, in the pool that comes nearest."""
+    """For a gang that would fit but for the caps: what its ranks need together, in the pool that comes nearest."""
     return _too_thirsty(miss, miss.seen.ask.min_ranks)
 
 
@@ -31,7 +31,7 @@ def _too_thirsty(miss: Miss, ranks: int) -> Reason:
     power, pools = here.table.power, here.table.pool[here.at]
     assert power is not None, "refused by a cap"
     need, lefts = ranks * needed(here), power.left_on(pools, emptied=miss.ever)
-    # Of a gang some rows may be in pools without a cap: these rows are not what is in the way.
+    # Some rows of a gang may be in pools without a cap: these rows are not what is in the way.
     at = int(np.where(np.isin(pools, power.capped), lefts - need, -UNLIMITED).argmax())
     pool = miss.record(int(miss.reached[at])).info.pool
     cap, left = power.cap(pool), int(lefts[at])

@@ -44,7 +44,7 @@ def too_little(
     columns: tuple[Ints, Ints],
     show: Callable[[int], str] = str,
 ) -> Reason:
-    """Of a quantity that one node must have. `codes`: if never, and if not now. `columns`: free, and in all."""
+    """Too little of a quantity that one node must have. `codes`: if never, and if not now. `columns`: free, in all."""
     best = miss.nearest(columns[1] if miss.ever else columns[0])
     free, total = (int(column[best]) for column in columns)
     numbers = {"asked": asked, "free": free, "total": total, "nodes": len(miss.reached)}

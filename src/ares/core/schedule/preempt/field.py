@@ -111,7 +111,7 @@ def _emptied(request: RoomRequest, rooms: RoomColumns, screened: Screened, begin
 class Least(NamedTuple):
     """By row, for one more rank there: no set of its holders costs less, is smaller, or begins with a lower index."""
 
-    # Of any one of them, and of the cheapest fractions of several that cover what is missing.
+    # The least cost of any one holder, and of the cheapest fractions of several that cover what is missing.
     single: Floats
     shared: Floats
     jobs: Ints
