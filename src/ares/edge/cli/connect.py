@@ -23,7 +23,7 @@ def connect(ctx: click.Context) -> "Client":
     from ares.edge.client.retry import Retry
     from ares.edge.client.sync import Client
 
-    # A person is waiting: say quickly that nobody answers. Streams once begun are more patient.
+    # A person waits at the terminal: fail quickly when no server answers. A stream that has begun is more patient.
     root = ctx.find_root()
     client = Client(
         root.obj,

@@ -101,7 +101,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     _texts("--input-ref", "REF", "What it reads, by reference: s3://bucket/key, sha256:..., or a dataset."),
     _text("--topology", "LEVEL[:required]", "Together in one nvlink domain, node, rack, zone or region."),
     click.option("--numa", type=click.Choice(NUMA), help="CPUs, memory and GPUs of one NUMA node.  [default: none]"),
-    # When, and who gives way to whom.
+    # Time and priority.
     click.option("--priority", type=PriorityType(), help="By name or number, 0 to 4.  [default: NORMAL]"),
     _text("--cost-estimate", "N", "What you say it costs: shown beside the server's own estimate, and never used."),
     click.option("--team", help="The team whose share it counts for."),

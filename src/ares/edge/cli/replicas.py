@@ -31,7 +31,7 @@ class Replicas:
         first = connect(self._ctx)
         trouble: AresError | None = None
         for url in first.endpoint.urls:
-            # Somebody waits, and the others may well answer.
+            # Few tries: the command waits, and the other replicas may answer.
             client = Client(url, first.endpoint.token, retry=Retry(attempts=2))
             self._ctx.call_on_close(client.close)
             try:

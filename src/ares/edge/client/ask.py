@@ -322,7 +322,7 @@ _FORMS = {
 
 def _explain(error: msgspec.ValidationError) -> InvalidSpec:
     text, _, path = str(error).partition(" - at ")
-    # A pattern helps nobody; what is allowed is said below.
+    # A pattern does not help the user. The allowed values are named below.
     text = re.sub(r" matching regex .*", " of another form", text)
     where = path.removeprefix("`key` in ").strip("`").removeprefix("$").removeprefix(".") or "the job"
     fix = ""

@@ -2,7 +2,7 @@
 
 AresError
 ├── NotConfigured       no URL or token to use
-├── LoginFailed         an identity provider let nobody in
+├── LoginFailed         the login at an identity provider failed
 ├── Unreachable         no answer from the server
 ├── BadAnswer           an answer that is not Ares'
 ├── WaitTimeout         the job did not end in the time given (also a TimeoutError)
@@ -170,7 +170,7 @@ def api_error(status: int, detail: str, *, code: str, fix: str, retry_after_s: f
     """The exception that stands for an HTTP error status."""
     fallback = ServerError if status >= 500 else ApiError
     kind = ApiError.by_status.get(status, fallback)
-    # The server speaks of headers and paths there; whoever uses a client has set neither.
+    # The server speaks of headers and paths there. A user of the client has set neither.
     error = kind(detail, code=code or f"http-{status}", fix="" if status in {401, 404} else fix)
     error.status = status
     error.retry_after_s = retry_after_s

@@ -22,7 +22,7 @@ T = TypeVar("T")
 # The server sends a comment well within this when nothing happens.
 SILENCE_S = 45.0
 POLL_S = 1.0
-# Progress, and why a job waits, change without an event: whoever watches looks again after this long.
+# Progress, and why a job waits, change without an event: a watch reads them again after this long.
 REFRESH_S = 2.0
 _EVENT = msgspec.json.Decoder(LedgerEvent)
 _LINE_MAX = 4 * 1024 * 1024

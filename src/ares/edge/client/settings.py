@@ -1,4 +1,4 @@
-"""Which server to talk to, and as whom: arguments, then the environment, then login.json, then client.json.
+"""The server and the credential: from arguments, then the environment, then login.json, then client.json.
 
 Standard library only: the command line reads this before anything heavy is loaded.
 """

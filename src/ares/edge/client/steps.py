@@ -63,7 +63,7 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Hand a value to the one who iterates."""
+    """Hand a value to the caller that iterates."""
 
     value: Any
 

@@ -221,13 +221,13 @@ class Client(
         """A decision, by its name or the job's, made again with some weights changed. Changes nothing."""
         return self.send(calls.replay(decision, weights))
 
-    # ---- what jobs used
+    # ---- usage
 
     def usage(self, by: By = "tenant", *, since: str | float | None = None, limit: int = 1000) -> UsageReport:
         """What jobs used and what it cost; `since` is a duration such as "7d", without it all known jobs count."""
         return self.send(calls.usage(by, None if since is None else seconds(since), limit))
 
-    # ---- room booked ahead
+    # ---- reservations
 
     def reserve(self, **booking: Unpack[Booking]) -> ReservationView:
         """Books room: gpus=64, start="+2h", length="4h", tenant="alpha"."""
@@ -256,7 +256,7 @@ class Client(
         return self.send(calls.nodes())
 
     def clusters(self) -> tuple[ClusterView, ...]:
-        """Every cluster: what it has, and who leads it."""
+        """Every cluster: its resources and its leader."""
         return self.send(calls.clusters())
 
     def cordon(self, node: str, on: bool = True) -> NodeView:
@@ -276,7 +276,7 @@ class Client(
         return self.send(calls.pool(name, calls.pool_shape(**shape)))
 
     def leases(self, job: JobRef | None = None) -> tuple[LeaseView, ...]:
-        """Who holds the right to run what."""
+        """The leases: which node may run which attempt, and until when."""
         return self.send(calls.leases(None if job is None else job_id(job)))
 
     # ---- transport

@@ -1,7 +1,7 @@
 """Where agents connect: authenticates the stream, hands its frames to the sessions service.
 
-With TLS an agent is who its certificate says, and nobody else gets as far as a handshake; without, on the control
-plane's own machine, it is who its token says.
+With TLS the certificate names the agent, and no handshake succeeds without one. Without TLS, on the control plane's
+own machine, the token names it.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ TlsSource = Callable[[], Tls]
 
 
 class _Shown(NamedTuple):
-    """What somebody came with: a certificate, or a token."""
+    """The credential of a caller: a certificate, or a token."""
 
     certificate: Presented | None
     token: str
@@ -252,7 +252,7 @@ class AgentServer:
             async for frame in answers:
                 await context.write(frame)
 
-    # ---- who is there
+    # ---- authentication
 
     def _shown(self, context: Context) -> _Shown:
         """With TLS the certificate alone counts: a token in addition says nothing."""
@@ -333,8 +333,8 @@ def _address(context: Context) -> str:
 
 
 def _forget_stack(error: BaseException) -> None:
-    """An error's stack holds all that its functions had at hand, the frame that was refused among it, and they hold the
-    error: garbage that is found late. Where the error is answered, nobody needs to know where it came from."""
+    """Drops the traceback of an error. It refers to the frame that was refused, and that to the error: a cycle that is
+    freed late. Where the error is answered, its traceback is not needed."""
     while error.__context__ is not None or error.__traceback__ is not None:
         error.__traceback__ = None
         before, error.__context__ = error.__context__, None

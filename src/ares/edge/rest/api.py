@@ -131,7 +131,7 @@ def services_of(
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """Where to listen, who may come, and how much of everything is enough."""
+    """Settings of the API: addresses to listen on, allowed callers, and limits."""
 
     host: str = "127.0.0.1"
     # 0 takes a free port.

@@ -42,7 +42,7 @@ METER = "ares_meter"
 
 
 class UndeclaredRoute(Exception):
-    """A route declares no permission: it would be open to everyone."""
+    """A route declares no permission: it would be open to every caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _http(operation: Operation) -> HTTPRouteHandler:
         kept = 0 if body is None else meter.keep(who, body.size(scope, settings))
         try:
             raw = b"" if body is None else await body.receive(request.receive, settings)
-            # Not before all of it is here: who sends slowly takes nobody's turn.
+            # Not before the whole body is here: a client that sends slowly must not take another one's turn.
             within_share = await meter.pacer.begin(payer(who))
             try:
                 await lane.begin(who)
@@ -201,7 +201,7 @@ def _checked(path: dict[str, Any]) -> dict[str, str]:
 
 
 def _openapi() -> Operation:
-    # Made when somebody asks for it: a server has better things to do when it starts.
+    # Made at the first request: it would slow down the start of the server.
     @cache
     def text() -> bytes:
         return document((*OPERATIONS, operation), PATH_PARAMETERS)

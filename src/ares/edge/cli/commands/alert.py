@@ -1,4 +1,4 @@
-"""`ares alert` and `ares channel`: what somebody must be told, and by what way."""
+"""`ares alert` and `ares channel`: alerts, and the channels that deliver them."""
 
 import sys
 from typing import TYPE_CHECKING, Any

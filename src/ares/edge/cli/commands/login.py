@@ -1,4 +1,4 @@
-"""`ares login`, `ares logout` and `ares whoami`: as whom one talks to a server."""
+"""`ares login`, `ares logout` and `ares whoami`: the user that commands run as."""
 
 import sys
 import time

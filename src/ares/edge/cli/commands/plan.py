@@ -71,7 +71,7 @@ def page(found: "PlanAnswer", now: float) -> list[str]:
 
 
 def displaced(record: dict[str, Any], title: str) -> list[str]:
-    """Who leaves, why and at what cost."""
+    """The jobs that would be preempted, why and at what cost."""
     from ares.edge.cli.render.explanation import section
     from ares.edge.cli.render.text import amount, duration
 

@@ -1,4 +1,4 @@
-"""`ares pools`: what pools have, who holds it now and later, and when a job of some size would start there."""
+"""`ares pools`: resources of pools, present and future holders, and when a job of some size would start there."""
 
 import time
 from typing import TYPE_CHECKING, Any

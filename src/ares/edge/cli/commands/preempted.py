@@ -1,4 +1,4 @@
-"""`ares why-preempted`: who displaced a job, or was displaced by it, and why."""
+"""`ares why-preempted`: the jobs that displaced a job, or were displaced by it, and why."""
 
 import time
 from typing import TYPE_CHECKING, Any

@@ -183,7 +183,7 @@ def _version(client: "Client", version: int | None) -> dict[str, Any]:
     if version is None:
         return client.send(operator.profile().raw())
     kept: list[dict[str, Any]] = client.send(operator.profiles().raw())["profiles"]
-    # What Ares comes with is nobody's change.
+    # Version 0 is the built-in profile, without any change.
     kept.append({"version": 0, "profile": {}})
     found = next((one for one in kept if one["version"] == version), None)
     if found is None:

@@ -1,4 +1,4 @@
-"""`ares secret`: values that jobs are given and that nobody is shown."""
+"""`ares secret`: values that jobs get and that no command shows."""
 
 import sys
 from typing import TYPE_CHECKING

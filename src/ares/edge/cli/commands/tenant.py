@@ -1,4 +1,4 @@
-"""`ares tenant` and `ares role`: who shares the platform, and what people may do."""
+"""`ares tenant` and `ares role`: tenants of the platform, and the permissions of roles."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""`ares token`: who may talk to the server."""
+"""`ares token`: credentials for the server."""
 
 import time
 from typing import TYPE_CHECKING

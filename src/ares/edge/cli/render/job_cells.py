@@ -70,7 +70,7 @@ def until(at: float, now: float) -> str:
 
 
 def between(eta: "Eta", now: float) -> str:
-    """now-15:05, 14:20-15:05, Tue 23:50-Wed 00:10; nothing when nobody can say."""
+    """now-15:05, 14:20-15:05, Tue 23:50-Wed 00:10; empty when it is unknown."""
     if eta.latest is None:
         return ""
     earliest = "now" if eta.earliest - now < _SOON_S else _clock(eta.earliest, now)

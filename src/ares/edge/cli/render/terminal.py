@@ -1,4 +1,4 @@
-"""Job output made safe to show: a job must not be able to drive the terminal of whoever reads its log."""
+"""Job output made safe to show: a job must not be able to control the terminal that shows its log."""
 
 import codecs
 import re

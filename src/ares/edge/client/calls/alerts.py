@@ -50,14 +50,14 @@ def _whose(platform: bool) -> tuple[tuple[str, str], ...]:
 
 
 class AlertMethods(Sends):
-    """Of the blocking client. `platform`: the platform's own, for those who run it."""
+    """Alerts, for the blocking client. `platform`: alerts of the platform, for operators."""
 
     def alerts(self, *, platform: bool = False, every: bool = False) -> tuple[AlertRecord, ...]:
         """Alerts, the newest first; with `every` also those that are over."""
         return self.send(alerts(platform=platform, every=every))
 
     def acknowledge_alert(self, alert: str, *, platform: bool = False, note: str = "") -> AlertRecord:
-        """Says that somebody sees to it."""
+        """Acknowledges an alert: a person takes care of it."""
         return self.send(acknowledge_alert(alert, platform=platform, note=note))
 
     def resolve_alert(self, alert: str, *, platform: bool = False, note: str = "") -> AlertRecord:
@@ -77,7 +77,7 @@ class AsyncAlertMethods(AsyncSends):
         return await self.send(alerts(platform=platform, every=every))
 
     async def acknowledge_alert(self, alert: str, *, platform: bool = False, note: str = "") -> AlertRecord:
-        """Says that somebody sees to it."""
+        """Acknowledges an alert: a person takes care of it."""
         return await self.send(acknowledge_alert(alert, platform=platform, note=note))
 
     async def resolve_alert(self, alert: str, *, platform: bool = False, note: str = "") -> AlertRecord:

@@ -76,7 +76,7 @@ def merged(months: Sequence[AuditMonth]) -> AuditMonth:
 
 
 def export(flows: Flows, filters: Filters, format_: str) -> Flow[None]:
-    """Emits the bytes as they come. What breaks off is not gone on with: whoever needs all of it asks again."""
+    """Emits the bytes as they come. An export that breaks off is not resumed: the caller starts it again."""
     request = Request("GET", "/v1/audit/export", _params({**filters, "format": format_}))
     tour = Tour(flows.addresses)
     while True:

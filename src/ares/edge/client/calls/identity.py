@@ -100,7 +100,7 @@ class IdentityMethods(Sends):
     """Of the blocking client."""
 
     def whoami(self) -> WhoAmI:
-        """Who the server takes this client for, and what it may do."""
+        """The identity that the server sees for this client, and its permissions."""
         return self.send(calls.whoami())
 
     def roles(self) -> tuple[RoleView, ...]:
@@ -124,7 +124,7 @@ class IdentityMethods(Sends):
         return self.send(users())
 
     def create_user(self, name: str, *, role: Role = "submitter", **more: Any) -> UserRecord:
-        """Lets somebody in: team="vision", identity="issuer subject", service=True, tenant="alpha"."""
+        """Creates a user: team="vision", identity="issuer subject", service=True, tenant="alpha"."""
         return self.send(create_user({"name": name, "role": role, **more}))
 
     def set_user(self, name: str, **changes: Any) -> UserRecord:
@@ -132,7 +132,7 @@ class IdentityMethods(Sends):
         return self.send(set_user(name, changes))
 
     def delete_user(self, name: str) -> UserRecord:
-        """Forgets a user; the answer is who it was. Its tokens end with it."""
+        """Deletes a user and returns its last record. Its tokens end with it."""
         return self.send(delete_user(name))
 
     def tokens(self) -> tuple[TokenView, ...]:
@@ -183,7 +183,7 @@ class AsyncIdentityMethods(AsyncSends):
     """Of the asynchronous client."""
 
     async def whoami(self) -> WhoAmI:
-        """Who the server takes this client for, and what it may do."""
+        """The identity that the server sees for this client, and its permissions."""
         return await self.send(calls.whoami())
 
     async def roles(self) -> tuple[RoleView, ...]:
@@ -207,7 +207,7 @@ class AsyncIdentityMethods(AsyncSends):
         return await self.send(users())
 
     async def create_user(self, name: str, *, role: Role = "submitter", **more: Any) -> UserRecord:
-        """Lets somebody in: team="vision", identity="issuer subject", service=True, tenant="alpha"."""
+        """Creates a user: team="vision", identity="issuer subject", service=True, tenant="alpha"."""
         return await self.send(create_user({"name": name, "role": role, **more}))
 
     async def set_user(self, name: str, **changes: Any) -> UserRecord:
@@ -215,7 +215,7 @@ class AsyncIdentityMethods(AsyncSends):
         return await self.send(set_user(name, changes))
 
     async def delete_user(self, name: str) -> UserRecord:
-        """Forgets a user; the answer is who it was. Its tokens end with it."""
+        """Deletes a user and returns its last record. Its tokens end with it."""
         return await self.send(delete_user(name))
 
     async def tokens(self) -> tuple[TokenView, ...]:

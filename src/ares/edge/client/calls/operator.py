@@ -1,4 +1,4 @@
-"""Requests of those who run the platform, as values like those in `calls`, and what they are answered."""
+"""Requests of operators, as values like those in `calls`, and their answers."""
 
 from collections.abc import Mapping
 from typing import Any

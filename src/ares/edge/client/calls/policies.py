@@ -84,7 +84,7 @@ def _path(name: str) -> str:
 
 
 class PolicyMethods(Sends):
-    """Of the blocking client. `platform`: what is for every tenant, for those who run it."""
+    """Policies, for the blocking client. `platform`: policies for every tenant, for operators."""
 
     def policies(self) -> tuple[PolicyRecord, ...]:
         """Policies that apply to the tenant's jobs, in the order they do."""

@@ -36,7 +36,7 @@ class Booking(TypedDict, total=False):
     users: Sequence[str]
     name: str
     note: str
-    # Given up when nobody has used it for so long; "0" for never.
+    # Released when no job has used it for so long; "0" for never.
     unused_release: str | float
 
 

@@ -84,7 +84,7 @@ async def list_heads(call: RequestCall[Record, None]) -> ASGIApp:
 
 async def verify_audit(call: RequestCall[Record, None]) -> ASGIApp:
     services = call.edge.services
-    # One tenant's people cannot keep everybody's server busy with it.
+    # A tenant's users get a recent answer: they must not keep the server busy for all tenants.
     fresh = not services.audit_search.only(call.who)
     reports = () if services.audit_heads is None else await services.audit_heads.verify_all(fresh=fresh)
     whole = all(report.whole for report in reports)
@@ -92,7 +92,7 @@ async def verify_audit(call: RequestCall[Record, None]) -> ASGIApp:
 
 
 def _query(call: RequestCall[Any, None], filters: AuditFilters) -> AuditQuery:
-    """Whoever sees one tenant only and asks for another is told that they may not."""
+    """The query within the tenant of the caller. A caller of one tenant that asks for another is refused."""
     only = call.edge.services.audit_search.only(call.who)
     if only and filters.tenant not in ("", only):
         noted(call.scope).target = filters.tenant
@@ -125,5 +125,5 @@ class _Export:
                 await streams.send(send({"type": "http.response.body", "body": piece, "more_body": True}))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-        # Whatever ends it before its time leaves the answer unfinished: who reads it sees that.
+        # An early end leaves the answer unfinished, so that its reader notices.
         await streams.run(self._call.token, self._call.who, work(), until_gone(receive))

@@ -110,7 +110,7 @@ class _EventsAnswer:
             except TooSlow:
                 ending = "lagged"
             if ending in _FAREWELLS:
-                # Who has read nothing for long may still read that, and otherwise is cut off.
+                # A client that has read nothing for long may still read this; otherwise it is cut off.
                 with contextlib.suppress(TooSlow):
                     await say(b"event: error\ndata: %b\n\n" % Problem(_FAREWELLS[ending]).body(), more=False)
 

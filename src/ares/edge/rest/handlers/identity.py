@@ -1,4 +1,4 @@
-"""Who people are: tenants, users, tokens, and what roles may do."""
+"""Tenants, users, tokens, and the permissions of roles."""
 
 from typing import Annotated, Any, Literal
 
@@ -218,7 +218,7 @@ def token_view(record: TokenRecord) -> TokenView:
     )
 
 
-# ---- what one may do
+# ---- permissions
 
 
 async def whoami(call: RequestCall[NoQuery, None]) -> ASGIApp:

@@ -28,7 +28,7 @@ class ReservationBody(Record, frozen=True):
     teams: Annotated[tuple[Slug, ...], Meta(max_length=64)] = ()
     users: Annotated[tuple[Name, ...], Meta(max_length=64)] = ()
     note: Note = ""
-    # Given up when nobody has used it for so long; 0: never.
+    # Released when no job has used it for so long; 0: never.
     unused_release_s: Annotated[float, Meta(ge=0.0, le=YEAR_S)] = 600.0
 
 

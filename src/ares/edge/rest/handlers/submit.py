@@ -142,7 +142,7 @@ def request_of(
 
 
 def _teamed(who: Principal, spec: JobSpec) -> JobSpec:
-    """A user's jobs are counted for the user's team. Only who rules over users may say another."""
+    """A user's jobs count for the user's team. Only a caller that may change users may name another team."""
     if not who.user or who.home or spec.team == who.team:
         return spec
     if spec.team is not None and reaches(who, "users:admin", who.tenant):

@@ -54,7 +54,7 @@ WORDS: Mapping[str, str] = {
 
 
 def unavailable(error: AuditUnavailable) -> Problem:
-    """Whoever gets this may have been too late to be stopped: the same request again does it once."""
+    """The answer when the audit log fails. The action may have been done; repeating the same request does it once."""
     code = "audit-full" if error.full else "audit-unavailable"
     return Problem(code, headers=retry_after(_AGAIN_S))
 

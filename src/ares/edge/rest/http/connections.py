@@ -141,7 +141,7 @@ class _Http(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._part == "body":
-            # After the body, where nobody looks for it: it must not pass for one that was judged.
+            # A header after the body is not checked, so it must not pass for one that was.
             self._why = self._no_trailers()
             raise _Refused
         if len(self.headers) >= self.all.limits.headers_max:
@@ -234,14 +234,14 @@ class _Http(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _leave(self) -> None:
-        """What is being served learns that nobody listens: writing to them would be an error, and a line in the log."""
+        """Tells the handler that the client is gone: a write to it would be an error, and a line in the log."""
         if self._serving is not None and not self._serving.response_complete:
             self._serving.disconnected = True
             self._serving.message_event.set()
 
 
 class _Ws(WebSocketsSansIOProtocol):
-    """A WebSocket. Who does not read what it is sent is not listened to either, and is cut off."""
+    """A WebSocket. From a client that does not read its messages nothing is read either, and it is cut off."""
 
     all: Connections
 

@@ -1,4 +1,4 @@
-"""What a caller may do on a route, once it is known who it is: the table's answer, and in whose name it acts."""
+"""The rights of an authenticated caller on a route: by the permission table, and in the tenant it acts for."""
 
 from msgspec.structs import replace
 
@@ -16,7 +16,7 @@ def enter(who: Principal, permission: Permission, asked: "RequestScope", view: V
     scope = scope_of(who, permission)
     if scope is None:
         raise _denied(who, permission, asked, view)
-    # What belongs to no tenant is there for everybody; to act in another tenant takes more.
+    # Objects without a tenant are open to every caller; to act in another tenant takes more.
     if scope not in WIDE or not sees_all(who):
         if asked.tenant not in ("", who.tenant):
             raise Problem("tenant-mismatch", reason="tenant_mismatch")
@@ -51,7 +51,7 @@ class RequestScope:
 
 
 def _denied(who: Principal, permission: Permission, asked: RequestScope, view: View) -> Problem:
-    """Who may not do it to their own is told so; that somebody else's exists, nobody is told."""
+    """The refusal. A caller learns that it lacks a permission, but not that another tenant's object exists."""
     if asked.job and asked.owner(view) != who.tenant and _bound(who):
         return not_found()
     reason = "wrong_role_cert" if who.role in MACHINES else "role"
@@ -64,7 +64,7 @@ def _bound(who: Principal) -> bool:
 
 
 def _at_home(who: Principal, tenant: str) -> bool:
-    """Whether it is one of those who work in that tenant, and not only one who runs the platform."""
+    """Whether the caller works in that tenant, and is not only an operator of the platform."""
     return tenant == who.tenant and scope_of(who, "jobs:submit") is not None
 
 

@@ -1,7 +1,7 @@
-"""Who may come in. Everything is refused unless a rule lets it through.
+"""Access control of requests. Every request is refused unless a rule allows it.
 
-`Frontier` stands before the router and looks at where a request comes from; `Gate` stands before
-each handler and looks at who sends it and what the route demands.
+`Frontier` is before the router and checks where a request comes from; `Gate` is before each handler
+and checks the caller against the permission of the route.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Listening with TLS: connections are counted before their handshake, and given up when that takes too long.
 
-An event loop's own server tells nobody of a connection until its handshake is over: those that never begin one would
-take open files and memory, and no limit would know of them."""
+The server of an event loop shows a connection only after its handshake: connections that never begin one would
+take open files and memory without any limit."""
 
 import asyncio
 import socket

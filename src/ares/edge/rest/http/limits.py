@@ -21,7 +21,7 @@ from ares.ports.telemetry import Telemetry
 
 # Bodies up to this size are not counted: connections bound them well enough.
 _SMALL_BYTES = 64 * 1024
-# Who finds no room asks again after this.
+# A client that is refused for lack of room tries again after this.
 _ROOM_AGAIN_S = 1.0
 
 Kind = Literal["read", "write", "public"]
@@ -77,12 +77,12 @@ class Meter:
             raise self._over("throttle", "your address", "wrong credentials", self._failures, wait_s)
 
     def guesses(self, scope: Scope) -> bool:
-        """Whether its address has used up its wrong credentials. A valid one is still let in: nobody can lock out
-        others by guessing beside them."""
+        """Whether its address has used up its wrong credentials. A valid one is still accepted: guesses from an address
+        must not lock out other callers there."""
         return self._failures.empty(address(scope), self._clock.monotonic())
 
     async def hold(self, key: str) -> None:
-        """Refusals are answered at once while they are few; who goes on without heed waits for each."""
+        """Delays refusals. The first ones are answered at once; a client that goes on waits for each."""
         if self._refusals.take(key, self._clock.monotonic()):
             await self._clock.sleep(self._limits.refusal_hold_s)
 

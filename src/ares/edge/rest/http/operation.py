@@ -14,7 +14,7 @@ from ares.edge.rest.http.streaming import Streams
 from ares.edge.rest.http.wire import header
 from ares.model.access import Permission, Principal
 
-# Routes anyone may call, without a credential. The list of them is pinned by a test.
+# Routes that need no credential. A test pins the list of them.
 PUBLIC: Literal["public"] = "public"
 Access = Permission | Literal["public"]
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]

@@ -18,8 +18,8 @@ from ares.model.limits import ServerLimits
 from ares.ports.telemetry import Telemetry
 
 T = TypeVar("T")
-# What is written is worked for again, by nobody's request: its transaction, the commit in the store's thread, the view,
-# the picture of the scheduler and the audit log take as long as the request's own steps, and half as long again.
+# A write causes more work outside of its request: its transaction, the commit in the store's thread, the view, the
+# scheduler's view and the audit log take as long as the request's own steps, and half as long again.
 _WRITE_COSTS = 2.5
 # A tenant beyond its share lets those pass that are within theirs, but never waits longer for them before a stride.
 _YIELDS_S = 0.05
@@ -50,8 +50,8 @@ class Pacer:
         await pace.charged(work)
 
     async def begin(self, tenant: str) -> bool:
-        """Before a request is served. Who owes too much is refused with the time to come again. Whether its tenant is
-        within its share, for `end`."""
+        """Before a request is served. A tenant far over its share is refused with the time to try again. Returns
+        whether the tenant is within its share, for `end`."""
         due_s = self._shares.wait_s(tenant, perf_counter())
         if not due_s and tenant not in self._lines:
             self._light += 1
@@ -80,7 +80,7 @@ class Pacer:
             async with line:
                 while due_s := self._shares.wait_s(tenant, perf_counter()):
                     await asyncio.sleep(due_s)
-                # Nobody who asks for little waits for its strides, only for the one that is being taken.
+                # A tenant with little work does not wait for these strides, only for the one that is being taken.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_YIELDS_S):
                         await self._quiet.wait()
@@ -129,7 +129,7 @@ class PacedRequest:
 
 @coroutine
 def _stepped(work: Coroutine[Any, Any, T], pacer: Pacer, tenant: str, costs: float) -> Generator[Any, Any, T]:
-    """Awaits `work`, and tells how long each of its steps took: what it waits for in between costs nobody anything."""
+    """Awaits `work`, and charges its tenant for the time of each step. Waiting in between is free."""
     error: BaseException | None = None
     while True:
         began = perf_counter()

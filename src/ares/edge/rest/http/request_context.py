@@ -14,7 +14,7 @@ NOTED = "ares_noted"
 
 
 class Noted:
-    """`who` is whoever proved to be somebody, also if they were turned away afterwards."""
+    """Facts about a request for the audit log. `who` is the authenticated caller, also of a refused request."""
 
     __slots__ = ("counts", "glass", "made", "problem", "route", "target", "who")
 

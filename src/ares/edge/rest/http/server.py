@@ -25,7 +25,7 @@ class BindRefused(Exception):
 
 
 class _Embedded(uvicorn.Server):
-    """Signals belong to whoever owns the process."""
+    """A server without signal handlers: they belong to the program that runs it."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -131,7 +131,7 @@ def _config(app: Litestar, settings: ApiSettings, connections: Connections) -> u
         ws_max_size=_WEBSOCKET_BYTES_MAX,
         ws_ping_interval=20.0,
         ws_ping_timeout=20.0,
-        # Who has a machine's certificate is told that it opens nothing here.
+        # A caller with a machine's certificate is told that it gives no access here.
         ssl_cert_reqs=ssl.CERT_NONE if settings.machines_ca is None else ssl.CERT_OPTIONAL,
         ssl_ca_certs=None if settings.machines_ca is None else str(settings.machines_ca),
         ssl_certfile=settings.tls_cert,

@@ -17,7 +17,7 @@ from ares.edge.rest.http.problems import Problem, retry_after
 from ares.model.access import Principal
 from ares.model.audit import AuditDraft
 
-# Streams live long: who finds no room asks again after this.
+# Streams live long: a client that is refused for lack of room tries again after this.
 _ROOM_AGAIN_S = 5.0
 
 Ending = Literal["done", "gone", "revoked", "shutdown"]

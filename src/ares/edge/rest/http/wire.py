@@ -8,7 +8,7 @@ from ares.edge.rest.http.problems import Problem
 
 
 class ClientGone(Exception):
-    """The client left before its request was complete: nobody waits for an answer."""
+    """The client left before its request was complete: no answer is needed."""
 
 
 def header(scope: Scope, name: bytes) -> str | None:
@@ -56,7 +56,7 @@ def _bounded(body: bytes, bytes_max: int) -> bytes:
 
 
 def _too_large(bytes_max: int) -> Problem:
-    # Nobody knows whether the rest ever ends.
+    # The rest of the body may never end.
     return Problem("too-large", detail=f"more than {bytes_max} bytes", headers={"connection": "close"}, reason="limit")
 
 

@@ -1,4 +1,4 @@
-"""Routes about who people are and what they may do."""
+"""Routes of tenants, users, tokens and permissions."""
 
 from ares.api.identity import AuthView, NewToken, WhoAmI
 from ares.control.access.tenants import TenantChange

@@ -1,4 +1,4 @@
-"""Routes about the platform itself: pools, reservations, and what those do who run it."""
+"""Routes of the platform: pools, reservations, and actions of operators."""
 
 from ares.api.jobs import SubmitBody
 from ares.api.nodes import ConsolidationView, DrainStatus, NodeView
