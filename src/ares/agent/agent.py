@@ -14,7 +14,7 @@ from ares.agent.files.disk import DiskGuard, free_bytes
 from ares.agent.files.outputs import Collect, collect
 from ares.agent.link.absence import Absence
 from ares.agent.link.mailbox import Mailbox
-from ares.agent.link.run_right import Leash
+from ares.agent.link.run_right import RunRight
 from ares.agent.link.session import Conversation
 from ares.agent.settings import AgentSettings
 from ares.model.isolation import shortfall
@@ -88,12 +88,12 @@ class Agent:
         info = msgspec.structs.replace(
             self._info, isolation=self._executor.isolation(), isolation_level=sandbox.level, sandbox=sandbox.parts
         )
-        leash = Leash(self._clock)
+        run_right = RunRight(self._clock)
         attempts = Attempts(
             info=info,
             executor=self._executor,
             clock=self._clock,
-            leash=leash,
+            run_right=run_right,
             mailbox=self._mailbox,
             workspace=self._workspace,
             settings=self._settings,
@@ -106,7 +106,7 @@ class Agent:
             boot=self._boot,
             clock=self._clock,
             rng=self._rng,
-            leash=leash,
+            run_right=run_right,
             mailbox=self._mailbox,
             attempts=attempts,
         )
@@ -119,7 +119,7 @@ class Agent:
         stopping = asyncio.create_task(self._stopping.wait())
         tasks: list[asyncio.Task[Any]] = [talking, looking, guarding, stopping]
         if self._witness is not None:
-            absence = Absence(self._witness, leash, attempts, self._clock, lambda: conversation.welcome)
+            absence = Absence(self._witness, run_right, attempts, self._clock, lambda: conversation.welcome)
             tasks.append(asyncio.create_task(absence.run()))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -24,7 +24,7 @@ from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.links import grpc as links
 from ares.adapters.store.open import open_store
 from ares.agent.link.mailbox import Mailbox
-from ares.agent.link.run_right import Leash
+from ares.agent.link.run_right import RunRight
 from ares.agent.link.session import Conversation
 from ares.core import keys
 from ares.core.access import tokens
@@ -48,10 +48,10 @@ released = asyncio.Event()
 class Puppet:
     """In the place of `services.agent.attempts.Attempts`: says what an agent says, and starts nothing."""
 
-    def __init__(self, mailbox: Mailbox, clock: SystemClock, leash: Leash) -> None:
+    def __init__(self, mailbox: Mailbox, clock: SystemClock, run_right: RunRight) -> None:
         self.incarnation = 0
         self.uploads = SimpleNamespace(bytes_max=0)
-        self._mailbox, self._clock, self._leash = mailbox, clock, leash
+        self._mailbox, self._clock, self._run_right = mailbox, clock, run_right
         self._held: dict[AttemptRef, Start] = {}
         self._seen: set[AttemptRef] = set()
 
@@ -101,7 +101,7 @@ class Puppet:
     def fence_expired(self) -> None:
         now = self._clock.monotonic()
         for ref, start in list(self._held.items()):
-            if now >= self._leash.deadline(start.spec.lease_s):
+            if now >= self._run_right.deadline(start.spec.lease_s):
                 counts["fenced"] += 1
                 self.stop(Stop(ref=ref, grace_s=0.0, reason="its right to run ran out"))
 
@@ -159,12 +159,12 @@ class CountedSession(links.GrpcSession):
 
 async def live(name: str, credential: str, servers: list[str], puppets: list[Puppet]) -> None:
     clock, mailbox = SystemClock(), Mailbox()
-    leash = Leash(clock)
-    puppet = Puppet(mailbox, clock, leash)
+    run_right = RunRight(clock)
+    puppet = Puppet(mailbox, clock, run_right)
     puppets.append(puppet)
     talk = Conversation(
         info=NodeInfo(name=name, cpu_milli=1000, memory_mib=1024), link=CountedLink(servers), credential=credential,
-        boot=1, clock=clock, rng=SystemRng(), leash=leash, mailbox=mailbox, attempts=puppet,  # pyright: ignore[reportArgumentType]
+        boot=1, clock=clock, rng=SystemRng(), run_right=run_right, mailbox=mailbox, attempts=puppet,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
     await talk.run()
 

@@ -8,7 +8,7 @@ from typing import cast
 from ares.agent.attempts.attempts import Attempts
 from ares.agent.attempts.workspace import Workspace
 from ares.agent.link.mailbox import Mailbox
-from ares.agent.link.run_right import Leash
+from ares.agent.link.run_right import RunRight
 from ares.agent.link.session import Conversation
 from ares.agent.settings import AgentSettings
 from ares.model.link import AgentFrame, JoinReply, JoinRequest, Renew, Renewed, ServerFrame, Welcome
@@ -45,12 +45,12 @@ class BreaksAfterWelcome:
 async def test_sessions_that_break_after_their_welcome_are_tried_ever_more_slowly(tmp_path: Path) -> None:
     clock, rng, mailbox, link = ManualClock(), SeededRng(), Mailbox(), BreaksAfterWelcome()
     rng.fixed = 1.0
-    leash = Leash(clock)
+    run_right = RunRight(clock)
     attempts = Attempts(
         info=INFO,
         executor=cast("Executor", None),
         clock=clock,
-        leash=leash,
+        run_right=run_right,
         mailbox=mailbox,
         workspace=Workspace(tmp_path),
         settings=AgentSettings(),
@@ -62,7 +62,7 @@ async def test_sessions_that_break_after_their_welcome_are_tried_ever_more_slowl
         credential="c",
         clock=clock,
         rng=rng,
-        leash=leash,
+        run_right=run_right,
         mailbox=mailbox,
         attempts=attempts,
     )
@@ -109,13 +109,13 @@ class ServesInTurn:
 
 
 async def talk_to(link: ServesInTurn, clock: ManualClock, directory: Path) -> "asyncio.Task[None]":
-    mailbox, leash = Mailbox(), Leash(clock)
+    mailbox, run_right = Mailbox(), RunRight(clock)
     attempts = Attempts(
-        info=INFO, executor=cast("Executor", None), clock=clock, leash=leash, mailbox=mailbox,
+        info=INFO, executor=cast("Executor", None), clock=clock, run_right=run_right, mailbox=mailbox,
         workspace=Workspace(directory), settings=AgentSettings(),
     )  # fmt: skip
     conversation = Conversation(
-        boot=1, info=INFO, link=link, credential="c", clock=clock, rng=SeededRng(), leash=leash, mailbox=mailbox,
+        boot=1, info=INFO, link=link, credential="c", clock=clock, rng=SeededRng(), run_right=run_right, mailbox=mailbox,
         attempts=attempts,
     )  # fmt: skip
     return asyncio.create_task(conversation.run())

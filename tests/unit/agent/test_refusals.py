@@ -10,7 +10,7 @@ import pytest
 from ares.agent.attempts.attempts import Attempts
 from ares.agent.attempts.workspace import Workspace
 from ares.agent.link.mailbox import Mailbox
-from ares.agent.link.run_right import Leash
+from ares.agent.link.run_right import RunRight
 from ares.agent.settings import AgentSettings
 from ares.model.job import JobSpec
 from ares.model.link import AttemptRef, Exited, Fenced, Start
@@ -36,16 +36,16 @@ class Late:
 class Node:
     def __init__(self, folder: Path, *, right: bool) -> None:
         self.clock, self.executor, self.reports = ManualClock(), Late(), list[Any]()
-        mailbox, leash, workspace = Mailbox(), Leash(self.clock), Workspace(folder)
+        mailbox, run_right, workspace = Mailbox(), RunRight(self.clock), Workspace(folder)
         mailbox.report = self.reports.append  # type: ignore[method-assign]
         if right:
-            leash.deadline = lambda _: self.clock.monotonic() + 7  # type: ignore[method-assign]
+            run_right.deadline = lambda _: self.clock.monotonic() + 7  # type: ignore[method-assign]
         workspace.clear()
         self.attempts = Attempts(
             info=INFO,
             executor=self.executor,  # type: ignore[arg-type]
             clock=self.clock,
-            leash=leash,
+            run_right=run_right,
             mailbox=mailbox,
             workspace=workspace,
             settings=AgentSettings(),

@@ -24,7 +24,7 @@ from ares.agent.files.spool import OutputPace, Tail
 from ares.agent.files.uploads import AttemptUploads
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.outbox import Key, Report
-from ares.agent.link.run_right import Leash
+from ares.agent.link.run_right import RunRight
 from ares.agent.settings import AgentSettings
 from ares.model.job import Warn
 from ares.model.link import AttemptRef, Exited, Fenced, LogAck, OutputAck, Resize, Start, Started, Stop
@@ -47,7 +47,7 @@ class Attempts:
         info: NodeInfo,
         executor: Executor,
         clock: Clock,
-        leash: Leash,
+        run_right: RunRight,
         mailbox: Mailbox,
         workspace: Workspace,
         settings: AgentSettings,
@@ -56,7 +56,7 @@ class Attempts:
         self._info = info
         self._executor = executor
         self._clock = clock
-        self._leash = leash
+        self._run_right = run_right
         self._mailbox = mailbox
         self._workspace = workspace
         self._shelter = Shelter(workspace.root)
@@ -91,7 +91,7 @@ class Attempts:
         if not self._is_new(start):
             return
         self._newest.put(start.ref.job, start.ref.fence)
-        if self._leash.deadline(start.spec.lease_s) > self._clock.monotonic():
+        if self._run_right.deadline(start.spec.lease_s) > self._clock.monotonic():
             self._launch(start)
         else:
             # The lease has run out: the attempt starts with the next renewal.
@@ -183,7 +183,7 @@ class Attempts:
     def renewed(self) -> None:
         for attempt in self._live.values():
             if not attempt.ended:
-                attempt.deadline = self._leash.deadline(attempt.start.spec.lease_s)
+                attempt.deadline = self._run_right.deadline(attempt.start.spec.lease_s)
                 attempt.extended = True
                 if attempt.running is not None:
                     attempt.running.extend(attempt.deadline)
@@ -204,7 +204,7 @@ class Attempts:
         folder = self._workspace.folder(start.ref, start.placement.rank)
         rate = self._settings.log_bytes_per_s
         tail = Tail(folder.log, self._settings.log_bytes_max, OutputPace(self._clock, rate) if rate else None)
-        attempt = Attempt(start, folder, tail, self._leash.deadline(start.spec.lease_s), start.world)
+        attempt = Attempt(start, folder, tail, self._run_right.deadline(start.spec.lease_s), start.world)
         self._live[attempt.key] = attempt
         self._mailbox.watch(attempt)
         try:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import structlog
 
 from ares.agent.attempts.attempts import Attempts
-from ares.agent.link.run_right import Leash
+from ares.agent.link.run_right import RunRight
 from ares.model.link import StoreLock, Welcome
 from ares.ports.clock import Clock
 from ares.ports.witness import Witness
@@ -21,10 +21,10 @@ class Absence:
     """Looks at the lock that the control plane holds on its store, if its welcome named one."""
 
     def __init__(
-        self, witness: Witness, leash: Leash, attempts: Attempts, clock: Clock, welcome: Callable[[], Welcome]
+        self, witness: Witness, run_right: RunRight, attempts: Attempts, clock: Clock, welcome: Callable[[], Welcome]
     ) -> None:
         self._witness = witness
-        self._leash = leash
+        self._run_right = run_right
         self._attempts = attempts
         self._clock = clock
         self._welcome = welcome
@@ -37,13 +37,13 @@ class Absence:
 
     async def look(self) -> None:
         welcome, at = self._welcome(), self._clock.monotonic()
-        silent = at - self._leash.held_since() > _SILENT_SHARE * welcome.renew_every_s
+        silent = at - self._run_right.held_since() > _SILENT_SHARE * welcome.renew_every_s
         lock = welcome.store_lock
         if lock is None or not silent or not self._attempts.processes_left():
             self._told = self._told and silent
             return
         # The lease counts from before the look: a server that starts right after it counts from later.
-        if not await self._free(lock) or not self._leash.unjudged(at, lock.longest_s):
+        if not await self._free(lock) or not self._run_right.unjudged(at, lock.longest_s):
             return
         self._attempts.renewed()
         if not self._told:
@@ -57,4 +57,4 @@ class Absence:
         """How long attempts go on if no server starts."""
         lock = self._welcome().store_lock
         longest_s = 0.0 if lock is None else lock.longest_s * self._welcome().self_fence_ratio
-        return self._leash.held_since() + longest_s - self._clock.monotonic()
+        return self._run_right.held_since() + longest_s - self._clock.monotonic()

@@ -8,7 +8,7 @@ from ares.ports.clock import Clock
 _NOTHING_S = 0.001
 
 
-class Leash:
+class RunRight:
     """The node's lease. A renewal counts from when it was sent, once the control plane says that it is durable."""
 
     def __init__(self, clock: Clock) -> None:

@@ -7,7 +7,7 @@ import structlog
 
 from ares.agent.attempts.attempts import Attempts
 from ares.agent.link.mailbox import Mailbox
-from ares.agent.link.run_right import Leash
+from ares.agent.link.run_right import RunRight
 from ares.model.link import (
     Ack,
     AgentFrame,
@@ -61,7 +61,7 @@ class Conversation:
         boot: int,
         clock: Clock,
         rng: Rng,
-        leash: Leash,
+        run_right: RunRight,
         mailbox: Mailbox,
         attempts: Attempts,
     ) -> None:
@@ -71,7 +71,7 @@ class Conversation:
         self._boot = boot
         self._clock = clock
         self._rng = rng
-        self._leash = leash
+        self._run_right = run_right
         self._mailbox = mailbox
         self._attempts = attempts
         self._welcome = Welcome(incarnation=0, store_epoch=0)
@@ -93,12 +93,12 @@ class Conversation:
                 _log.warning("agent.disconnected", why=str(error), failures=self._failures)
             except LinkRefused as error:
                 await self._refused(error)
-            self._leash.dropped()
+            self._run_right.dropped()
             self._attempts.drop_held()
             ceiling = min(_BACKOFF_MAX_S, _BACKOFF_BASE_S * 2 ** min(self._failures, 10))
             if self._attempts.processes_left():
                 # Attempts must not end for lack of a try: the sooner the lease ends, the sooner the next try.
-                left_s = self._leash.deadline(0.0) - self._clock.monotonic()
+                left_s = self._run_right.deadline(0.0) - self._clock.monotonic()
                 ceiling = min(ceiling, max(_BACKOFF_BASE_S, left_s * _BACKOFF_LEFT_SHARE))
             self._failures += 1
             await self._clock.sleep(ceiling * self._rng.uniform())
@@ -108,7 +108,7 @@ class Conversation:
         if self._attempts.incarnation == 0:
             raise error
         _log.error("agent.refused", why=str(error), incarnation=self._attempts.incarnation)
-        self._leash.lost()
+        self._run_right.lost()
         self._attempts.stop_all(0.0, f"the control plane refused this agent: {error}")
         while self._attempts.processes_left():
             await self._clock.sleep(_BACKOFF_BASE_S)
@@ -142,11 +142,11 @@ class Conversation:
         welcome = first.messages[0]
         assert isinstance(welcome, Welcome)
         if self._attempts.incarnation not in (0, welcome.incarnation):
-            self._leash.lost()
+            self._run_right.lost()
         self._attempts.incarnation = welcome.incarnation
         self._attempts.uploads.bytes_max = welcome.output_bytes_max
         self._welcome = welcome
-        self._leash.set_terms(welcome.self_fence_ratio, welcome.dead_after_s)
+        self._run_right.set_terms(welcome.self_fence_ratio, welcome.dead_after_s)
         self._attempts.keep_only(welcome.keep)
         self._mailbox.rewind()
         _log.info("agent.connected", incarnation=welcome.incarnation, kept=len(welcome.keep))
@@ -186,16 +186,16 @@ class Conversation:
         welcome, welcomed = self._welcome, self._clock.monotonic()
         while True:
             now = self._clock.monotonic()
-            unanswered = self._leash.unanswered_since()
+            unanswered = self._run_right.unanswered_since()
             # Time spent waiting for the welcome is not silence: the control plane served other agents first.
             silent_s = 0.0 if unanswered is None else now - max(unanswered, welcomed)
             if silent_s > (patience_s := self._patience * _patience_s(welcome)):
                 self._patience = min(_PATIENCE_GROWTH_MAX, self._patience * 2)
                 raise LinkBroken(f"no renewal was acknowledged for {patience_s:g} s")
             if unanswered is None:
-                due = self._leash.held_since() + welcome.renew_every_s
+                due = self._run_right.held_since() + welcome.renew_every_s
             else:
-                due = self._leash.last_sent + min(_RENEW_AGAIN_S, welcome.renew_every_s)
+                due = self._run_right.last_sent + min(_RENEW_AGAIN_S, welcome.renew_every_s)
             if now >= due:
                 self._mailbox.renew(self._next_renewal())
             else:
@@ -224,14 +224,14 @@ class Conversation:
                     raise LinkBroken("a second welcome in one session")
 
     def _next_renewal(self) -> Renew:
-        return Renew(nonce=self._leash.sending(), dead_after_s=self._leash.holds_by_s)
+        return Renew(nonce=self._run_right.sending(), dead_after_s=self._run_right.holds_by_s)
 
     def _renewed(self, message: Renewed) -> None:
-        if not message.nonce and self._leash.extended(message.dead_after_s):
+        if not message.nonce and self._run_right.extended(message.dead_after_s):
             _log.info("agent.extended", lease_s=message.dead_after_s)
             self._attempts.renewed()
-        elif self._leash.acknowledged(message.nonce, message.dead_after_s):
-            self._calm_down(self._clock.monotonic() - self._leash.held_since())
+        elif self._run_right.acknowledged(message.nonce, message.dead_after_s):
+            self._calm_down(self._clock.monotonic() - self._run_right.held_since())
             self._attempts.renewed()
         for ref in message.stop:
             self._attempts.stop(Stop(ref=ref, grace_s=0.0, reason="no longer current"))

@@ -38,7 +38,7 @@ class RankedQueue:
     """Which class is next. Jobs that are placed already are passed over."""
 
     def __init__(self, trial: Trial) -> None:
-        self._round = trial
+        self._trial = trial
         # Jobs that got the room kept for them, and jobs that wait for a better GPU.
         self._placed = trial.dealt_with
         self._order = order = trial.profile.order
@@ -105,7 +105,7 @@ class RankedQueue:
     def _key(self, turn: RankedClass) -> _Key:
         """The rank as in `factors.rank`; what cannot change within the cycle is computed once for each job."""
         place = turn.job_class.line.nth(turn.done)
-        order, shares, now = self._order, self._round.shares, self._round.now
+        order, shares, now = self._order, self._trial.shares, self._trial.now
         if turn.ranked != turn.done:
             key = turn.job_class.key
             facts = turn.facts = facts_of(place, key)

@@ -12,7 +12,7 @@ from ares.agent.attempts import attempts
 from ares.agent.attempts.attempts import Attempt, Attempts
 from ares.agent.attempts.workspace import Folder, Workspace
 from ares.agent.link.absence import Absence
-from ares.agent.link.run_right import Leash
+from ares.agent.link.run_right import RunRight
 from ares.agent.link.session import Conversation
 from ares.control.execution.handover import Handover
 from ares.control.execution.reports import Report
@@ -23,20 +23,20 @@ from ares.sim.mutants.judging import on_wall_clock
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace, together
 
-_acknowledged, _launch_of, _is_new = Leash.acknowledged, attempts.launch_of, Attempts._is_new
+_acknowledged, _launch_of, _is_new = RunRight.acknowledged, attempts.launch_of, Attempts._is_new
 _finished, _report = Attempts._finished, Report.of
 
-_CLOCKED = (Leash, Attempts, Conversation)
+_CLOCKED = (RunRight, Attempts, Conversation)
 
 
-def _from_its_answer(self: Leash, nonce: int, dead_after_s: float = 0.0) -> bool:
+def _from_its_answer(self: RunRight, nonce: int, dead_after_s: float = 0.0) -> bool:
     moved = _acknowledged(self, nonce, dead_after_s)
     if moved:
         self._held_since = self._clock.monotonic()
     return moved
 
 
-def _for_ever(self: Leash, lease_s: float) -> float:
+def _for_ever(self: RunRight, lease_s: float) -> float:
     return inf
 
 
@@ -47,7 +47,7 @@ def _without_deadline(*args: Any, **named: Any) -> Any:
 def _renew_no_slot(self: Attempts) -> None:
     for attempt in self._live.values():
         if not attempt.ended:
-            attempt.deadline = self._leash.deadline(attempt.start.spec.lease_s)
+            attempt.deadline = self._run_right.deadline(attempt.start.spec.lease_s)
     held, self._held = self._held, {}
     for start in held.values():
         self.begin(start)
@@ -106,13 +106,13 @@ MUTANTS = {
     "renewal-dated-from-answer": Mutant(
         "the right to run counts from when the answer came",
         ("E9", "E10"),
-        replace(Leash, "acknowledged", _from_its_answer),
+        replace(RunRight, "acknowledged", _from_its_answer),
         case="late-answer",
     ),
     "no-self-fencing": Mutant(
         "nothing ends by itself when renewals fail",
         ("E9", "E10"),
-        replace(Leash, "deadline", _for_ever),
+        replace(RunRight, "deadline", _for_ever),
         case="frozen-agent",
     ),
     "slot-does-not-fence": Mutant(

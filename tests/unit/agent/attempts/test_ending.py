@@ -13,7 +13,7 @@ import pytest
 from ares.agent.attempts.attempts import Attempts
 from ares.agent.attempts.workspace import Workspace
 from ares.agent.link.mailbox import Mailbox
-from ares.agent.link.run_right import Leash
+from ares.agent.link.run_right import RunRight
 from ares.agent.settings import AgentSettings
 from ares.model.job import Gang, JobSpec
 from ares.model.link import AttemptRef, Exited, Fenced, GangPeer, Resize, Start, Started, Stop, WorldInfo
@@ -62,15 +62,15 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.clock, self.reports = ManualClock(), list[Any]()
         self.processes: list[Recorded] = []
-        mailbox, leash, workspace = Mailbox(), Leash(self.clock), Workspace(folder)
+        mailbox, run_right, workspace = Mailbox(), RunRight(self.clock), Workspace(folder)
         mailbox.report = self.reports.append  # type: ignore[method-assign]
-        leash.deadline = lambda _: self.clock.monotonic() + 7  # type: ignore[method-assign]
+        run_right.deadline = lambda _: self.clock.monotonic() + 7  # type: ignore[method-assign]
         workspace.clear()
         self.attempts = Attempts(
             info=NodeInfo(name="n1", cpu_milli=1000, memory_mib=1024),
             executor=self,  # type: ignore[arg-type]
             clock=self.clock,
-            leash=leash,
+            run_right=run_right,
             mailbox=mailbox,
             workspace=workspace,
             settings=AgentSettings(),

@@ -32,5 +32,5 @@ FILTERS: dict[str, Filter] = {
     "memory": memory.FILTER,
     "numa": numa.FILTER,
 }
-# What they say about a row changes with what is taken from it in no other way than `evaluate.room` counts.
+# What they say about a row changes with what is taken from it in no other way than `fit.room` counts.
 BUILT_IN = frozenset(FILTERS) | {"isolation"}
