@@ -115,8 +115,8 @@ async def talk_to(link: ServesInTurn, clock: ManualClock, directory: Path) -> "a
         workspace=Workspace(directory), settings=AgentSettings(),
     )  # fmt: skip
     conversation = Conversation(
-        boot=1, info=INFO, link=link, credential="c", clock=clock, rng=SeededRng(), run_right=run_right, mailbox=mailbox,
-        attempts=attempts,
+        boot=1, info=INFO, link=link, credential="c", clock=clock, rng=SeededRng(), run_right=run_right,
+        mailbox=mailbox, attempts=attempts,
     )  # fmt: skip
     return asyncio.create_task(conversation.run())
 
