@@ -1,5 +1,5 @@
-"""Budgets when jobs start and while they run: what outlived its estimate costs on, so each is looked at again; the
-leader's."""
+"""Budgets when jobs start and while they run: a job that outlived its estimate goes on to cost, so budgets are checked
+again. Leader only."""
 
 from collections.abc import Iterable, Sequence
 
@@ -26,7 +26,7 @@ BY = "budget"
 
 
 class BudgetWatch:
-    """Warns at the threshold, alerts beyond the budget, and there stops what costs where the quota says so."""
+    """Warns at the threshold, alerts beyond the budget, and stops jobs there if the quota says so."""
 
     def __init__(self, view: View, counting: Counting, transitions: Transitions, alerts: Alerts, clock: Clock) -> None:
         self._view = view
@@ -72,8 +72,8 @@ class BudgetWatch:
     # ---- when jobs start
 
     def unpaid(self, starting: Sequence[JobState]) -> dict[str, str]:
-        """Of jobs that are about to start, in this order: which of them the budget does not pay for any more, because
-        others outlived their estimates, and why; where the quota says that this stops them."""
+        """Of jobs that are about to start, in this order: the jobs that the budget does not cover any more, because
+        others outlived their estimates, and why. Only for quotas that stop such jobs."""
         found: dict[str, str] = {}
         by_tenant: dict[str, list[JobState]] = {}
         for state in starting:
@@ -89,7 +89,7 @@ class BudgetWatch:
             return
         hard, units = to_units(_BUDGET, limit.hard), self._counting.used(record.tenant)(TENANT).get(_BUDGET, 0)
         if units <= hard:
-            # Everything that was admitted is paid for.
+            # The budget covers every job that was admitted.
             return
         units -= self._promised(record.tenant)
         for state in starting:
@@ -102,7 +102,7 @@ class BudgetWatch:
             yield state.id, why
 
     def _promised(self, tenant: str) -> int:
-        """To jobs that have not started."""
+        """The part of the budget that jobs which have not started will use."""
         states = (self._view.entries[job].state for _, job in self._view.order.get(tenant, ()))
         costs = sum(state.cost_estimate for state in states if is_live(state) and state.phase not in BOUND)
         for array in self._view.arrays.values():
@@ -114,7 +114,7 @@ class BudgetWatch:
     # ---- while they run
 
     async def _stop(self, tenant: str, why: str) -> None:
-        """All that costs something: what waits would start, and what runs costs on."""
+        """Stops every job with a cost: waiting jobs would start, and running jobs go on to cost."""
         states = (self._view.entries[job].state for _, job in self._view.order.get(tenant, ()))
         costly = [state.id for state in states if is_live(state) and state.cost_estimate > 0]
         log.warning("budget.stopped", tenant=tenant, jobs=len(costly))

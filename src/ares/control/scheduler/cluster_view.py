@@ -1,7 +1,7 @@
-"""Keeps the scheduler's picture of the cluster current on every replica, from changes of the view.
+"""Keeps the scheduler's cluster state current on every replica, from changes of the view.
 
-A follower's picture is as fresh as the leader's, so a failover starts warm, and any replica can say
-why a job waits and where it stands in the queue.
+A follower's state is as fresh as the leader's, so a failover starts warm, and any replica can say
+why a job waits and its position in the queue.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ log = structlog.get_logger()
 _REASONS_KEPT_S = 1.0
 # With thousands of nodes a look takes milliseconds.
 _LOOK_EVERY_S = 0.25
-# All that runs is looked at for it.
+# Computing it reads every running job.
 _SUPPLIES_KEPT_S = 1.0
 _SOON = Reason(code="NEXT_CYCLE", message="there is room for it; the next cycle gets to it")
 
@@ -66,9 +66,9 @@ class LiveCluster:
     def __init__(self, view: View, clock: Clock) -> None:
         self._view = view
         self._clock = clock
-        # Names in the profile that nothing in this process answers to.
+        # Names in the profile that this process does not know.
         self.unknown: tuple[str, ...] = ()
-        # What was learned outlives the picture it was learned from.
+        # It outlives the cluster state that it learned from.
         self.predictor = Predictor()
         self.etas = Etas()
         self._supplies: tuple[float, Supplies] | None = None
@@ -82,7 +82,7 @@ class LiveCluster:
         self._looked_at = float("-inf")
         # By class, with when each was found.
         self._reasons: dict[int, tuple[float, Reason | None]] = {}
-        # By class, what only the planning process can say: the words of third parties' filters.
+        # By class, reasons that only the planning process knows: those of plugins' filters.
         self._told: dict[int, Reason] = {}
         # Of jobs with run times by GPU model, with when it was found.
         self._paced_at, self._paced = float("-inf"), dict[str, PacedJob]()
@@ -192,13 +192,13 @@ class LiveCluster:
         if delta.relisted:
             self.cluster = Cluster(self._profile(), self.predictor)
             self._supplies = self._starts = None
-            # They are by class, and the new picture numbers its classes anew.
+            # Reasons are by class, and the new cluster state numbers its classes anew.
             self._reasons.clear()
             self._told.clear()
         # In an order that does not depend on the process, so that a run can be repeated.
         for name in sorted(delta.nodes):
             self._put_node(name)
-        # Every node renews all the time: only what that changes is news.
+        # Every node renews all the time: only a change of readiness matters.
         readied = sum(self._set_ready(name) for name in delta.leases)
         for before, entry in delta.states:
             follow(self.cluster, before, entry.state, self._view.spec(entry.state), self._clock.wall())
@@ -219,7 +219,7 @@ class LiveCluster:
             self.roomier.set()
 
     def _profile(self) -> Profile:
-        """What is in force, as far as this process can go by it."""
+        """The profile in force, without names that this process does not know."""
         record = self._view.profile
         profile, self.unknown = without_unknown(record.profile, ACTIONS)
         if self.unknown:
@@ -228,7 +228,7 @@ class LiveCluster:
 
     def _configure(self) -> None:
         profile, before = self._profile(), self.cluster.profile
-        # They are by the rules of before.
+        # Reasons follow from the old profile.
         self._reasons.clear()
         self._told.clear()
         self.cluster.configure(profile)
@@ -257,7 +257,7 @@ class LiveCluster:
             self.cluster.book(record)
         else:
             self.cluster.unbook(name)
-        # Some of them are about room that was booked.
+        # Some reasons are about reserved room.
         self._reasons.clear()
 
     def _put_node(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Consolidation: a plan that moves running jobs together, shown with its cost, and carried out if a person says so."""
+"""Consolidation: a plan that moves running jobs together, shown with its cost, and carried out on request."""
 
 from collections import OrderedDict
 from hashlib import sha256
@@ -54,7 +54,7 @@ class Consolidate:
             shown = found
         if not shown.moves:
             return self._shown(revision, gpus, nodes, shown, False, shown.reason)
-        # What is shown tells of the world before.
+        # The answer shows the state before the moves.
         before = self._shown(revision, gpus, nodes, shown, True, "")
         moved = await self._move(who, shown.moves)
         self._kept.pop(revision, None)

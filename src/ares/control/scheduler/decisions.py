@@ -1,4 +1,4 @@
-"""Decisions of the scheduler, kept so that any of them can be looked at and made again."""
+"""Decisions of the scheduler, kept so that each can be explained and replayed."""
 
 from collections import OrderedDict
 from functools import partial
@@ -43,7 +43,7 @@ class Decisions:
         name = f"d{base32(self._rng, 11)}"
         chosen = {one.job: tuple(place.node for place in one.placements) for one in plan.placed}
         for job, considered in plan.considered.items():
-            # An action may have taken back what another had proposed.
+            # An action may have removed the placement of an earlier one.
             if job not in chosen:
                 continue
             decision = Decision(

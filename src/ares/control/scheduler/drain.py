@@ -1,6 +1,6 @@
-"""Empties nodes that an operator drains: what runs there saves its work and goes on elsewhere.
+"""Empties nodes that an operator drains: jobs there save their work and go on elsewhere.
 
-Leader only. What does not allow preemption is left to end by itself, and named.
+Leader only. A job that does not allow preemption is left to end by itself, and named.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from ares.ports.telemetry import Telemetry
 
 log = structlog.get_logger()
 
-# So many jobs save their work at once, in all: a drain of a whole rack must not drown its storage.
+# So many jobs save their work at once, in all: a drain of a whole rack must not overload its storage.
 AT_ONCE = 16
 _LOOK_EVERY_S = 1.0
 

@@ -28,16 +28,16 @@ class Feed:
         self._view = view
         self._planner = planner
         self._wall = wall
-        # Plugins that are not to be entered, with what happened.
+        # Plugins that are disabled, with the reason.
         self.cut: dict[str, str] = {}
-        # Counts changes to what plans go by beyond the records of jobs and nodes.
+        # Counts changes of the planner's input other than records of jobs and nodes.
         self.rules = 0
         self._isolation: dict[str, Isolation] = {}
         self.restart()
         view.subscribe(self._on_delta)
 
     def restart(self) -> None:
-        """The planner is told everything from now on."""
+        """The planner is new: it gets every record."""
         self._new = True
         self._jobs: dict[str, None] = {}
         self._nodes: dict[str, None] = {}
@@ -53,14 +53,14 @@ class Feed:
         return self._new or max(len(self._jobs), len(self._nodes), len(self._reservations)) > AT_ONCE
 
     def rules_changed(self) -> None:
-        """What the planner goes by is different: its plans of before do not count."""
+        """The planner's input changed: its earlier plans do not count."""
         self.rules += 1
         self.restart()
 
     def _on_delta(self, delta: Delta) -> None:
         isolation = self._isolation_now() if keys.TENANTS in delta.kept else self._isolation
         if delta.profile:
-            # Another profile may have done what had to be done.
+            # The operator may have changed the profile because of the plugin: it is tried again.
             self.cut.clear()
         if delta.relisted or delta.profile or isolation != self._isolation:
             self.rules_changed()
@@ -76,10 +76,10 @@ class Feed:
             self.restart()
 
     def take(self) -> News:
-        """The next part of what is new; nothing of it is news any more."""
+        """Takes the next part of the changes."""
         rules = self._begin() if self._new else None
         records = [(name, self._view.nodes.get(name)) for name in _taken(self._nodes)]
-        # Jobs and bookings are told after the nodes that they are about.
+        # Jobs and bookings are sent after the nodes that they name.
         told_nodes = not self._nodes
         booked = [(name, self._booked(name)) for name in (_taken(self._reservations) if told_nodes else ())]
         jobs = _taken(self._jobs) if told_nodes else []
@@ -157,7 +157,7 @@ class Feed:
 
 
 def _taken(waiting: dict[str, None]) -> list[str]:
-    """The first of them, which do not wait any more."""
+    """Takes the first of them out."""
     taken = list(islice(waiting, AT_ONCE))
     for name in taken:
         del waiting[name]

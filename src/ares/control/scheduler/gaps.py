@@ -58,7 +58,7 @@ class Gaps:
                 log.warning("gaps.delayed", error=str(error))
 
     async def look(self, guard: Compare) -> None:
-        """Whose time has come is asked to leave."""
+        """Preempts the jobs whose gap ends soon."""
         now, holdings = self._clock.wall(), self._planner.cluster.holdings
         due = [
             job

@@ -1,7 +1,7 @@
-"""The scheduling loop: has plans made when something changed and writes what holds of them.
+"""The scheduling loop: asks for a plan when something changed, and writes the parts of it that still hold.
 
-Leader only. The planner proposes; everything is written by compare-and-swap together with the leader's
-fence, and what was refused is simply seen again in the next cycle.
+Leader only. The planner proposes; every part is written by compare-and-swap together with the leader's
+fence, and a part that was refused is planned again in the next cycle.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ _LINGER_ENOUGH = 32
 _STORE_PAUSE_S = 0.2
 # The planner was lost: a new one takes about as long to start.
 _LOST_PAUSE_S = 0.5
-# How often room is made by taking things away; in between, jobs only get what is free.
+# How often jobs may be preempted; in between, jobs only get free resources.
 _EVICT_EVERY_S = 0.5
 _UNHELD = "the room kept for it cannot be had any more; it waits for any"
 # Where the ranks of gangs meet: the first of these that no other attempt on the node has.
@@ -110,7 +110,7 @@ class SchedulerLoop:
         self._planner.roomier.clear()
 
     async def _linger(self) -> None:
-        """Under load a round waits for company, as long as changes keep coming; after a pause it never does."""
+        """Under load a cycle waits while changes keep coming; after a pause it never does."""
         until = self._clock.monotonic() + self._linger_s
         first, seen = self._planner.news, -1
         while seen != self._planner.news < first + _LINGER_ENOUGH and self._clock.monotonic() < until:
@@ -123,7 +123,7 @@ class SchedulerLoop:
         if not cluster.pending and not cluster.may_grow:
             await self._tell()
             return
-        # A node that fell silent looks free: it must not be given what the monitor then takes away.
+        # A node that fell silent looks free: the monitor would revoke a job placed there.
         self._planner.refresh_ready()
         if not cluster.some_ready and not cluster.reserved:
             # No node is ready: a cycle over a long queue would only slow down submissions.
@@ -152,7 +152,7 @@ class SchedulerLoop:
             self._bound_at = self._clock.monotonic()
             settled = await self._bind(plan, guard) and settled
         elif not settled:
-            # Nothing of it held: the planner's picture is behind, for as long as it takes to tell it.
+            # No part of the plan held: the planner is behind until it has the changes.
             await self._clock.sleep(_STORE_PAUSE_S)
         if plan.evictions or plan.unheld or plan.resized:
             await self._make_room(plan, guard)
@@ -182,7 +182,7 @@ class SchedulerLoop:
         now = self._clock.wall()
         outcomes = await self._transitions.apply(changes)
         if not any(isinstance(outcome, Written) for outcome in outcomes):
-            # Every binding lost: our picture is behind, or another replica leads now.
+            # Every binding was refused: the view is behind, or another replica leads now.
             await self._clock.sleep(_STORE_PAUSE_S)
         for state, outcome in zip(states, outcomes, strict=True):
             if isinstance(outcome, Written):
@@ -191,7 +191,7 @@ class SchedulerLoop:
         return all(isinstance(outcome, Written) for outcome in outcomes)
 
     async def _without_unpaid(self, plan: Plan, guard: Compare) -> Plan:
-        """What the tenant's budget does not pay for any more ends here, before it costs anything."""
+        """The plan without jobs that a budget does not cover any more. Those end now, before they cost anything."""
         unpaid = self._unpaid([self._view.entries[item.job].state for item in plan.placed])
         if not unpaid:
             return plan

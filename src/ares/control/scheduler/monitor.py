@@ -67,7 +67,7 @@ class Monitor:
         self._assembling: dict[tuple[str, Fence], float] = {}
 
     async def run(self) -> None:
-        # What an earlier reign thought of the nodes says nothing about now.
+        # A verdict of an earlier leadership does not count.
         self._verdict = Suspicion()
         self._assembling = {}
         while True:
@@ -149,7 +149,7 @@ class Monitor:
         return _Loss(node, _ranks(places), f"node {node} has been silent for {age:.1f} s (lease {lease_s:g} s)")
 
     def _taken(self, state: JobState, losses: list[_Loss]) -> JobChange:
-        """Compares the lease of every node it judges: one renewal that lands first saves the whole step for later."""
+        """Compares the lease of every lost node: a renewal that lands first delays the whole step to the next look."""
         guards = tuple(self._guard(loss.node) for loss in losses)
         ranks = tuple(rank for loss in losses for rank in loss.ranks)
         if state.phase in BOUND:

@@ -1,7 +1,7 @@
-"""How long jobs run and when they start: learned from jobs that ended, judged by what came of it, kept over restarts.
+"""Predictions of run times and starts: learned from jobs that ended, scored by the outcome, kept over restarts.
 
-Every replica learns from the changes it sees. The leader tells every job that has to wait when it will start, and
-judges that when it did; followers answer by what the leader has learned.
+Every replica learns from the changes it sees. The leader predicts the start of every job that has to wait, and
+scores that when the job starts; followers answer by what the leader has learned.
 """
 
 import msgspec
@@ -39,7 +39,7 @@ _LOOK_EVERY_S = 2.0
 _KEEP_EVERY_S = 60.0
 # Jobs predicted in one go, so that requests do not wait.
 _AT_ONCE = 250
-# And before others have their turn: behind thousands of distinct jobs each takes a millisecond.
+# Jobs between two turns of other tasks: behind thousands of distinct jobs each takes a millisecond.
 _AT_A_TIME = 16
 # Ended jobs that a new process learns from.
 _LATEST = 2000
@@ -53,7 +53,7 @@ class Predictions:
         self._clock = clock
         self._telemetry = telemetry
         self._leading = False
-        # Jobs that came to wait and have not been told anything.
+        # Waiting jobs without a prediction yet.
         self._untold: dict[str, None] = {}
         self._kept = EtasData()
         self._model: TreeModel | None = None
@@ -168,7 +168,7 @@ class Predictions:
             try:
                 self._use(None if kv is None else msgspec.json.decode(kv.value, type=TreeModel))
             except (BadModel, msgspec.MsgspecError) as error:
-                # Of another version of Ares.
+                # A model of another version of Ares.
                 log.warning("predictions.model_unusable", error=str(error))
                 self._use(None)
 

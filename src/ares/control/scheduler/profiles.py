@@ -1,5 +1,5 @@
-"""The profile scheduling goes by: read, changed and reverted at run time. Every change is a new version;
-what changes nothing is none."""
+"""The scheduling profile: read, changed and reverted at run time. Every change is a new version; a write that
+changes nothing makes none."""
 
 from collections.abc import Mapping
 
@@ -40,7 +40,7 @@ class Profiles:
         return self._view.profile
 
     async def versions(self) -> tuple[ProfileRecord, ...]:
-        """The newest first; version 0, what Ares comes with, is not among them."""
+        """The newest first. Version 0, the built-in profile, is not among them."""
         await self._view.catch_up()
         return tuple(self._view.profiles[version] for version in sorted(self._view.profiles, reverse=True))
 
@@ -72,7 +72,7 @@ class Profiles:
         return await self._records.settle("the change of the profile", attempt, seen=False)
 
     async def revert(self, who: Principal, version: int, note: str = "") -> ProfileRecord | Refusal:
-        """Writes an old version anew. Version 0 is what Ares comes with."""
+        """Writes an old version as a new one. Version 0 is the built-in profile."""
         await self._view.catch_up()
         base, old = self._view.profile, self._view.profiles.get(version)
         if old is None and version != 0:

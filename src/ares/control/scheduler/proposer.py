@@ -1,6 +1,6 @@
-"""The leader's side: keeps the planner told, asks it for plans within their time, and verifies what it answers.
+"""The leader's side of planning: feeds the planner, asks it for plans within a time limit, and verifies its answers.
 
-Nothing here waits for a planner that does not answer: it is ended, and a new one is told everything.
+A planner that does not answer in time is killed, and a new one gets every record.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ log = structlog.get_logger()
 
 # Decisions of one plan that are kept whole.
 _DECISIONS_KEPT = 64
-# A planner that was ended for being late has this many times as long the next time, at most so many seconds.
+# After a planner was killed for being late, the next has this many times as long, at most so many seconds.
 _LONGER, _LIMIT_MAX_S = 2.0, 60.0
-# After so many plans in a row of which nothing held, the planner is told everything anew.
+# After so many plans in a row without any part that held, the planner gets every record again.
 _VAIN_MAX = 5
-# Lost so often in a row, people are told.
+# After so many losses in a row an alert is raised.
 _LOST_MAX = 3
 
 
@@ -45,7 +45,7 @@ PACE = PlannerPace()
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """`plan` is what held of the planner's; `dropped` parts of it did not."""
+    """`plan` has the parts that still hold; `dropped` counts those that do not."""
 
     plan: Plan
     dropped: int
@@ -110,7 +110,7 @@ class Proposer:
         await self._alerts.raise_("plugin-cut-off", "", plugin, text, severity="critical" if kept_out else "warning")
 
     async def tell(self) -> None:
-        """Says what is new, until what is left fits into one frame. Raises PlannerLost."""
+        """Sends changes until the rest fits into one frame. Raises PlannerLost."""
         await self._planning.open()
         if self._planning.life != self._life:
             self._life = self._planning.life
@@ -124,7 +124,7 @@ class Proposer:
     def _verified(self, answer: PlannerAnswer, rules: int) -> Proposal:
         assert answer.plan is not None, "a plan was asked for"
         if rules != self._feed.rules:
-            # It was made by what does not hold any more: another profile, other reservations.
+            # The plan was made by an old profile or old reservations.
             return Proposal(Plan(at=answer.plan.at, more=True), len(answer.plan.placed), answer.took_s)
         plan, dropped = verified(self._planner.cluster, answer.plan, self._clock.wall(), _Unchanged(self._view, answer))
         self._planner.tell(answer.reasons)
@@ -150,7 +150,7 @@ class Proposer:
 
 
 class _Unchanged:
-    """Whether a job's record is the one that was planned by."""
+    """Whether a job's record is the one that the plan was made from."""
 
     def __init__(self, view: View, answer: PlannerAnswer) -> None:
         self._entries = view.entries

@@ -1,4 +1,4 @@
-"""Nodes that are lost and come back again and again get nothing new for a while, longer each time.
+"""Quarantine: a node that is lost and comes back again and again gets no new jobs for a while, longer each time.
 
 Leader only. The quarantine is a taint of the node's record, so that every replica and every person sees it, and an
 operator can end it. What a new leader does not know is how often it was: it begins with the shortest pause.
@@ -20,7 +20,7 @@ from ares.ports.store import Committed, Compare, Put, Store, StoreError
 log = structlog.get_logger()
 
 KEY = "ares-flapping"
-# So many losses of work within the time are more than bad luck.
+# So many losses of work within the time lead to a quarantine.
 LOSSES = 3
 WITHIN_S = 600.0
 PAUSE_FIRST_S = 30.0
@@ -71,7 +71,7 @@ class Quarantine:
         times = 0 if now - ended > _CALM_S else times
         pause_s = min(PAUSE_LAST_S, PAUSE_FIRST_S * 2.0**times)
         self._served[node] = (min(times + 1, 10), now + pause_s)
-        # Where few others are left it is the last to be chosen, and not shut out.
+        # With few other nodes left it is the last choice, but not excluded.
         effect = "no-schedule" if self._spare(node) else "prefer-not"
         if not await self._set(node, Taint(key=KEY, value=str(int(wall + pause_s)), effect=effect)):
             return

@@ -15,12 +15,12 @@ from ares.ports.store import Store, StoreError
 log = structlog.get_logger()
 
 _LOOK_EVERY_S = 600.0
-# What is younger may belong to a job that this replica has not seen yet.
+# Younger files may belong to a job that this replica has not seen yet.
 _GRACE_S = 3600.0
 
 
 class Leftovers:
-    """Each replica looks after jobs whose files came through it, and after all that others left behind."""
+    """Each replica cleans up after jobs whose files came through it, and after crashes of any replica."""
 
     def __init__(self, store: Store, view: View, blobs: Blobs, clock: Clock) -> None:
         self._store = store
@@ -33,7 +33,7 @@ class Leftovers:
         view.subscribe(self._on_delta)
 
     def note(self, tenant: str, job: str) -> None:
-        """Files of this job are being kept."""
+        """Files of this job are being stored."""
         self._open.add((tenant, job))
 
     def _on_delta(self, delta: Delta) -> None:
@@ -63,12 +63,12 @@ class Leftovers:
                 log.warning("leftovers.delayed", error=str(error))
 
     async def sweep(self) -> None:
-        """What a crash left behind, of this replica or of another."""
+        """Removes files that a crash of this or another replica left."""
         for job in await self._blobs.unsettled(_GRACE_S):
             await self.settle(*job)
 
     async def settle(self, tenant: str, job: str) -> None:
-        """Keeps what the job's result points to, if it has ended."""
+        """Removes all files of an ended job but those that its result points to."""
         entry = self._view.entries.get(job)
         if entry is None or entry.state.phase in TERMINAL:
             await self._blobs.keep_only(tenant, job, await self._committed(tenant, job))

@@ -1,7 +1,7 @@
-"""After a restore: nothing is granted before every attempt of the time that is lost has ended by itself.
+"""After a restore: nothing is granted before every attempt from the lost time has ended by itself.
 
-A node that is cut off may run what the restored store knows nothing of, until its right to run ends. So the first
-leader of an epoch lets that time pass, once, and writes down that it has passed.
+A node that is cut off may run an attempt that the restored store does not know, until its lease ends. So the first
+leader of an epoch waits for that time, once, and records that it has passed.
 """
 
 import msgspec

@@ -1,4 +1,4 @@
-"""Where a tenant's jobs are by name and by label, so that a list need not look at all of them."""
+"""An index of a tenant's jobs by name and by label, so that a list need not read all of them."""
 
 from bisect import insort
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Place = tuple[int, str]
 
 
 class _Labels(msgspec.Struct, frozen=True, gc=False):
-    """All that is read of a specification."""
+    """The part of a specification that the index reads."""
 
     labels: dict[str, str] = {}
 
@@ -70,7 +70,7 @@ class JobIndex:
             self._label(state, entry.create_revision, raw)
 
     def _label(self, state: JobState, create_revision: int, raw: bytes) -> None:
-        # Most have none, and that is seen without reading all of it.
+        # Most jobs have no labels, which shows without decoding the specification.
         if b'"labels"' not in raw or not (labels := _decode(raw).labels):
             return
         self._labels[state.id] = labels

@@ -113,7 +113,7 @@ class Leader:
         return None
 
     async def _keep(self, lease: int, until: float) -> None:
-        """Returns when the lease is lost, or may be by our own clock."""
+        """Returns when the lease is lost, or may be over by this replica's clock."""
         while True:
             await self._clock.sleep(self._renew_every_s)
             sent = self._clock.monotonic()

@@ -13,8 +13,8 @@ from ares.ports.store import Changes
 
 T = TypeVar("T")
 
-# Rows of one stride: such that are looked at, and such that are computed or written out. About a millisecond: the time
-# that others wait for a stride is part of every answer of theirs.
+# Rows of one stride: rows that are read, and rows that are computed or written out. About a millisecond: every other
+# request may have to wait for a stride.
 LOOKED_AT = 500
 WORKED_ON = 16
 # Changes of the store; a submitted job is about four.
@@ -25,22 +25,22 @@ class Pace(Protocol):
     """The pace of a task, by the share of the tenant it works for."""
 
     async def rest(self) -> None:
-        """Waits for the next stride: at least until others had their turn."""
+        """Waits for the next stride: at least until other tasks had their turn."""
         ...
 
 
-# Where a request is served, its tenant's share of the server's time; nowhere else anything.
+# The pace of a request, by its tenant's share of the server's time. None outside of requests.
 PACE: ContextVar[Pace | None] = ContextVar("pace", default=None)
 
 
 async def breathe() -> None:
-    """Between two strides."""
+    """Called between two strides."""
     pace = PACE.get()
     await (asyncio.sleep(0) if pace is None else pace.rest())
 
 
 async def stepped(steps: Steps[T]) -> T:
-    """What a long computation finds, which others need not wait for: they have their turn after each step."""
+    """The result of a long computation. Other tasks have their turn after each step."""
     while True:
         try:
             next(steps)
@@ -50,7 +50,7 @@ async def stepped(steps: Steps[T]) -> T:
 
 
 async def in_parts(batch: Changes) -> AsyncIterator[Changes]:
-    """What was committed, a stride at a time."""
+    """The changes of a batch, a stride at a time."""
     for number, part in enumerate(parts(batch)):
         if number:
             await breathe()
@@ -58,7 +58,7 @@ async def in_parts(batch: Changes) -> AsyncIterator[Changes]:
 
 
 def parts(batch: Changes) -> Iterator[Changes]:
-    """However much was committed at once: what was committed together stays together."""
+    """A batch in parts. Changes of one revision stay together."""
     changes, first = batch.changes, 0
     while len(changes) - first > TAKEN_IN:
         end = first + TAKEN_IN

@@ -1,5 +1,5 @@
-"""How many jobs each tenant has: those that have not ended, tasks of arrays that are yet to come among them, and all
-that are kept."""
+"""The number of jobs of each tenant: jobs that have not ended, with the future tasks of arrays, and all jobs that are
+kept."""
 
 from collections import Counter
 
@@ -8,12 +8,12 @@ from ares.core.quota.counts import is_live
 
 
 class Population:
-    """Follows the view; what is asked is in memory."""
+    """Follows the view. Queries are answered from memory."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._live: Counter[str] = Counter()
-        # Tasks to come, by array, with whose they are.
+        # Future tasks, by array, with the tenant.
         self._to_come: dict[str, tuple[str, int]] = {}
         self._coming: Counter[str] = Counter()
         self._count()

@@ -1,4 +1,4 @@
-"""Records that people make and change one at a time, by compare-and-swap, whatever the store answers."""
+"""Records that people create and change one at a time, by compare-and-swap, also when an outcome is unknown."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -35,7 +35,7 @@ class Records:
         return True
 
     async def ensure(self, compares: Sequence[Compare], ops: Sequence[Op]) -> bool:
-        """As `write`; where that is not certain, what is kept under the first operation's key tells."""
+        """As `write`. When the outcome is unknown, the record under the first operation's key tells."""
         if await self.write(compares, ops):
             return True
         own = ops[0]
@@ -55,19 +55,19 @@ class Records:
             if done is None:
                 continue
             if tried and seen:
-                # What was found by reading may not be in this replica's view yet.
+                # A record that was read may not be in this replica's view yet.
                 await self._view.catch_up()
             return done
         raise StoreUnavailable(f"the store did not confirm {what}; try again")
 
 
 def unchanged(key: str, kv: KV | None) -> Compare:
-    """Unless it was made, changed or deleted since."""
+    """Holds unless the record was created, changed or deleted since."""
     return Compare(key, "mod_revision", 0 if kv is None else kv.mod_revision)
 
 
 def same(kv: KV) -> Compare:
-    """Unless it was changed since."""
+    """Holds unless the record was changed since."""
     return Compare(kv.key, "mod_revision", kv.mod_revision)
 
 

@@ -1,4 +1,4 @@
-"""Forgets jobs long after they ended: records, ledger, result, request id, log and outputs together.
+"""Deletes jobs long after they ended: records, ledger, result, request id, log and outputs together.
 
 Leader only. A request id is forgotten with its job, so it protects from doubles for the job's life
 plus the time kept.
@@ -25,7 +25,7 @@ _BATCH = 1000
 
 
 class Retention:
-    """`keep_s` counts from the end of a job, by a clock that never runs ahead: a wrong one would forget everything."""
+    """`keep_s` counts from the end of a job, by a clock that never runs ahead: a wrong clock would delete all jobs."""
 
     def __init__(self, store: Store, view: View, logs: Logs, blobs: Blobs, clock: Clock, keep_s: float) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class Retention:
             await self._clock.sleep(_LOOK_EVERY_S)
 
     async def sweep(self) -> int:
-        """Forgets some of what is old; returns how many jobs."""
+        """Deletes some of the old jobs; returns how many."""
         before = self._clock.wall() - self._keep_s
         old = [entry for entry in self._view.entries.values() if _ended_before(entry.state, before)][:_BATCH]
         for entry in old:
@@ -84,11 +84,11 @@ class Retention:
             self._logs.delete(state.tenant, state.id)
             await self._blobs.keep_only(state.tenant, state.id, None)
         except OSError as error:
-            # Nothing else may wait for a file: this loop's end would end the leader's reign.
+            # Only logged: an error would end this loop, and with it the leadership.
             log.warning("retention.files_left", job=state.id, error=str(error))
 
     async def _rolled_up(self, state: JobState, month: str) -> tuple[Compare, Put]:
-        """What it used this month still counts for its tenant's quota."""
+        """The usage record of the month: the job's use still counts for its tenant's quota."""
         key = keys.spent(state.tenant, month)
         kv = await self._store.get(key)
         before = SpentRecord(tenant=state.tenant, month=month)
@@ -98,7 +98,7 @@ class Retention:
         return compare, Put(key, msgspec.json.encode(rolled_up(before, (state,))))
 
     async def _forget_months(self) -> None:
-        """What was counted for months that are over."""
+        """Deletes usage records of past months."""
         kept, month = self._view.kept, month_of(self._clock.wall())
         old = [Delete(keys.spent(one.tenant, one.month)) for one in kept.spent.values() if one.month < month]
         old += [

@@ -1,4 +1,4 @@
-"""What time it is, for what must not be undone by a wrong clock.
+"""Time that a wrong clock cannot move: for the expiry of tokens and the deletion of old records.
 
 A server clock that is set back would revive expired tokens; a server that starts a month ahead would delete all
 records that are kept for a month. So the time that was seen last is kept in the store, and time goes on
@@ -26,7 +26,7 @@ _KEEPING = (86_400.0, 86_400.0)
 
 
 class HeldClock:
-    """`ports.clock.Clock`: the machine's, held by what is known of the time."""
+    """`ports.clock.Clock`: the machine's clock, bounded by the time that is known."""
 
     def __init__(self, clock: Clock, believed: tuple[float, float]) -> None:
         self._clock = clock
@@ -40,13 +40,13 @@ class HeldClock:
         await self._clock.sleep(seconds)
 
     def look(self) -> tuple[float, float]:
-        """What the machine says, and what is certain."""
+        """The machine's time, and the time that is certain."""
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         self.steady = self.steady.looked(wall, monotonic, *self._believed)
         return wall, self.steady.now(monotonic)
 
     def begin(self, at: float) -> None:
-        """At the time that was last written down."""
+        """Begins at the time that was last stored."""
         self.steady = Steady(at, self._clock.monotonic())
 
 
@@ -65,7 +65,7 @@ class _Keeping(HeldClock):
 
 
 class Timekeeping:
-    """`ending` is for what expires, `keeping` for what is forgotten."""
+    """Two clocks: `ending` for credentials that expire, `keeping` for records that are deleted."""
 
     def __init__(self, store: Store, clock: Clock, alert: RaiseAlert, replica: str) -> None:
         self._store = store
@@ -90,7 +90,7 @@ class Timekeeping:
             await self._clock.sleep(_LOOK_EVERY_S)
 
     async def lead(self, guard: Compare) -> None:
-        """Until cancelled; writes down what time it is."""
+        """Stores the time now and then, until cancelled."""
         while True:
             record = ClockRecord(ending=self.ending.look()[1], keeping=self.keeping.look()[1])
             try:

@@ -1,4 +1,4 @@
-"""Records that cannot be used: left out of the view, told to people, and never the end of a replica."""
+"""Records that cannot be used: left out of the view and reported. They never end a replica."""
 
 import asyncio
 
@@ -9,12 +9,12 @@ from ares.ports.store import StoreChange
 
 log = structlog.get_logger()
 
-# Told one by one up to here.
+# Up to this number each is reported.
 ASIDE_MAX = 1000
 _WHY_MAX = 300
-# What a record that is not what it should be raises where it is read.
+# Exceptions of a record that is not valid, where it is read.
 UNUSABLE = (ValueError, ArithmeticError, LookupError, TypeError, RecursionError)
-# A job and a lease stay what they were last known to be: forgetting them would give away what they hold.
+# A job or a lease keeps its last valid state: without it, the resources it holds would look free.
 _KEPT = frozenset({keys.STATE, keys.LEASES})
 
 

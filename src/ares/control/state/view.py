@@ -119,7 +119,7 @@ class View:
         self.order: dict[str, list[tuple[int, str]]] = {}
         # Jobs that have not ended, by tenant.
         self.live: dict[str, set[str]] = {}
-        # What jobs hold on a node, in the order of their grants, so that a run can be repeated.
+        # Placements of jobs on a node, in the order of their grants, so that a run can be repeated.
         self.by_node: dict[str, dict[str, tuple[Placement, ...]]] = {}
         self.by_array: dict[str, list[str]] = {}
         self.nodes: dict[str, NodeRecord] = {}
@@ -170,7 +170,7 @@ class View:
 
     @property
     def profile(self) -> ProfileRecord:
-        """The profile in force: version 0 is what Ares comes with."""
+        """The profile in force. Version 0 is the built-in one."""
         return self.profiles[max(self.profiles)] if self.profiles else _DEFAULT_PROFILE
 
     # ---- following the store
@@ -201,7 +201,7 @@ class View:
         listing = {kind: await self._store.range(kind) for kind in self._appliers if kind != keys.EVENTS}
         seen_before = self.leases
         oldest = min(page.revision for page in listing.values())
-        # Written by this process while the pages were read: forgetting a grant would give its place away twice.
+        # Written by this process while the pages were read: without a grant its resources would be given away twice.
         learned = [entry for entry in self.entries.values() if entry.mod_revision > oldest]
         self._clear()
         delta = Delta(relisted=True)

@@ -20,7 +20,7 @@ _PROVEN_S: Final = 10.0
 
 
 class WriteProbe:
-    """The last word of the store. Many may ask at once: they share one write."""
+    """The result of the last write. Concurrent callers share one write."""
 
     def __init__(self, store: Store, clock: Clock, replica: str) -> None:
         self._store = store
@@ -28,12 +28,12 @@ class WriteProbe:
         self._replica = replica
         self._asking: asyncio.Task[None] | None = None
         self._asked_at = self._proven_at = float("-inf")
-        # What it said instead of taking the last write.
+        # Why the store refused the last write; empty when it did not.
         self._refused = ""
 
     @property
     def age_s(self) -> float:
-        """Since the newest write that is known to be durable was begun."""
+        """Seconds since the newest durable write was begun."""
         return self._clock.monotonic() - self._proven_at
 
     async def missing(self) -> str:
