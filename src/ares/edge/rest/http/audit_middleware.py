@@ -22,17 +22,17 @@ log = structlog.get_logger()
 _STARTS = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
 _ANSWERS = ("http.response", "websocket.")
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-# Answers to reads that are no denials: a conflict, a range beyond the end.
+# Statuses of reads that are not denials: a conflict, a range beyond the end.
 _NO_DENIALS = frozenset({409, 416})
 _AGAIN_S = 5.0
 _TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 _PARAMETER = re.compile(r"([^/{}]*)/\{(\w+)\}")
-# In the rest of a URL: steps upwards, and what some would take for a step.
+# Path traversal in the rest of a URL: "..", and spellings that some programs take for it.
 _CLIMBING = re.compile(r"(^|[/\\])\.\.?($|[/\\])|[\\%]|^//")
-# Of the many things that a request made.
+# At most so many objects that a request made are named.
 _MADE_MAX = 10
 
-# The word for a code, where the occasion gives none and it is not the code itself.
+# The reason for a code, when the problem gives none and it is not the code itself.
 WORDS: Mapping[str, str] = {
     "wrong-host": "bad_host",
     "forbidden": "role",
@@ -60,7 +60,7 @@ def unavailable(error: AuditUnavailable) -> Problem:
 
 
 def mutates(scope: Scope) -> bool:
-    """Whether the request may change something. The method says so, unless the route knows better."""
+    """Whether the request may change something, by its method, unless the route says otherwise."""
     if scope["type"] == "websocket":
         return False
     route = noted(scope).route
@@ -72,12 +72,12 @@ def _method(scope: Scope) -> str:
 
 
 def _parameters(scope: Scope) -> dict[str, Any]:
-    """None before the router has looked."""
+    """The path parameters; none before routing."""
     return cast("Any", scope).get("path_params") or {}
 
 
 class Auditor:
-    """Stands before everything else and looks at what leaves."""
+    """The outermost middleware. It sees every answer, and records it first."""
 
     def __init__(self, app: ASGIApp, services: ApiServices) -> None:
         self._app = app
@@ -99,7 +99,7 @@ class Auditor:
         await self._app(scope, receive, leave)
 
     async def _record(self, scope: Scope, message: Message) -> Problem | None:
-        """What is to be answered instead, when nothing could be recorded."""
+        """Records the request. Returns the answer to send instead when that failed."""
         status: int = message.get("status", 101)
         about = noted(scope)
         changes = mutates(scope)
@@ -111,7 +111,7 @@ class Auditor:
         draft = self._draft(scope, message, about, outcome, status)
         audit = self._services.audit
         if denied and about.who is None:
-            # Strangers wait for no disk of ours.
+            # A request without a valid credential does not wait for the disk.
             audit.tell(draft)
             return None
         try:
@@ -157,11 +157,11 @@ class Auditor:
         return clean(f"ws_{word}" if scope["type"] == "websocket" else word)
 
     def _foreign(self, scope: Scope, about: Noted) -> bool:
-        """Whether what was not found for them is there, of another tenant."""
+        """Whether an object that was "not found" exists in another tenant."""
         return about.who is not None and self._owner(scope) not in ("", about.who.tenant)
 
     def _owner(self, scope: Scope) -> str:
-        """Whose job the address names, if there is such a job."""
+        """The tenant of the job in the path, empty without such a job."""
         job, view = _parameters(scope).get("id", ""), self._services.view
         found = view.entries.get(job)
         return found.state.tenant if found is not None else array.tenant if (array := view.arrays.get(job)) else ""
@@ -194,7 +194,7 @@ def _object(path: str, given: Mapping[str, object]) -> str:
 
 
 def _located(message: Message) -> tuple[str, ...]:
-    """What was made, by the address that the answer gives it."""
+    """The object that was made, from the Location of the answer."""
     for name, value in message.get("headers", ()):
         if name == b"location":
             return (clean(value.decode("latin-1").partition("/v1/")[2]),)

@@ -1,7 +1,7 @@
-"""Connections of strangers: how many, how long what they send may take to arrive, and how large each part may be.
+"""Limits of connections: their number, the time that a request may take to arrive, and the size of each part.
 
-The HTTP library bounds none of this itself. All of it is measured here: the handshake of TLS, the head of a request,
-what surrounds the pieces of its body, trailers, a WebSocket's messages. It costs a request a few comparisons; the time
+The HTTP library limits none of this. All of it is measured here: the handshake of TLS, the head of a request,
+the framing of its body, trailers, a WebSocket's messages. It costs a request a few comparisons; the time
 limits are kept by one look at all connections every second.
 """
 
@@ -30,7 +30,7 @@ _FILES_KEPT = 256
 
 
 class _Refused(Exception):
-    """Out of a callback of the parser; the connection knows why."""
+    """Leaves a callback of the parser; the connection knows why."""
 
 
 class _Watched(Protocol):
@@ -40,7 +40,7 @@ class _Watched(Protocol):
 
 
 class Connections:
-    """All that are open on one server."""
+    """All open connections of one server."""
 
     def __init__(self, limits: ServerLimits, body_s: float, send_s: float) -> None:
         self.limits = limits
@@ -52,11 +52,11 @@ class Connections:
         self._total = 0
 
     def protocols(self) -> "tuple[type[_Http], type[_Ws]]":
-        """For HTTP and for WebSockets, counted here."""
+        """Protocol classes for HTTP and for WebSockets, whose connections are counted here."""
         return type("Http", (_Http,), {"all": self}), type("Ws", (_Ws,), {"all": self})
 
     def opened(self, address: str) -> Problem | None:
-        """Counts it; the problem says why it is one too many."""
+        """Counts a connection. The problem says why it is one too many."""
         self._total += 1
         self._by_address[address] += 1
         if self._by_address[address] > self.limits.connections_per_address_max:
@@ -76,7 +76,7 @@ class Connections:
         self._open.discard(connection)
 
     async def run(self) -> None:
-        """Ends those that take too long. Never returns."""
+        """Ends connections that take too long. Never returns."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(min(_LOOK_S, self.limits.head_s / 2))
@@ -95,10 +95,10 @@ class _Http(HttpToolsProtocol):
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self._address = ""
-        # What is being received, and since when; nothing counts only before the first request.
+        # The part being received, and since when. With "" the time runs only before the first request.
         self._part: Part = ""
         self._since: float | None = None
-        # Since when the client has not read what is written to it.
+        # Since when the client has not read its answer.
         self._stuck: float | None = None
         # Received, and no part of a body: of a head that is not complete, or around the pieces of a body.
         self._loose_bytes = 0
@@ -151,7 +151,7 @@ class _Http(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         head_max = self.all.limits.head_kib_max << 10
-        # What arrived together may hold a body too: counted to the byte only if it could matter.
+        # The data may hold a body too: the exact size is computed only if it could matter.
         if self._loose_bytes > head_max and self._head_size() > head_max:
             self._why = self._too_long()
             raise _Refused
@@ -179,7 +179,7 @@ class _Http(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        """What the parser could not read, or a callback would not take."""
+        """The answer to a request that the parser could not read or a callback refused."""
         self._refuse(self._why or Problem("bad-request", detail="this is not HTTP/1.1"))
 
     def pause_writing(self) -> None:
@@ -213,7 +213,7 @@ class _Http(HttpToolsProtocol):
         return Problem("bad-request", detail="fields after a body (trailers) are not taken; send them as headers")
 
     def _refuse(self, problem: Problem) -> None:
-        """Says why, unless something else is being said, and closes."""
+        """Sends the problem, unless another answer is being sent, and closes."""
         if self.transport.is_closing():
             return
         # The library's own type leaves out that there is none before the first request.
@@ -269,7 +269,7 @@ class _Ws(WebSocketsSansIOProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._stuck = self.loop.time()
-        # Each ping is answered: without this, pings of one that does not read would fill our memory.
+        # Each ping is answered: without this, pings of a client that does not read would fill the memory.
         self.transport.pause_reading()
 
     def resume_writing(self) -> None:

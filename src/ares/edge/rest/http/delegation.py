@@ -7,12 +7,12 @@ from ares.core.access.table import MACHINES, WIDE, scope_of, sees_all
 from ares.edge.rest.http.problems import Problem, not_found
 from ares.model.access import Permission, Principal
 
-# A reason worth keeping.
+# The least length of a reason for break-glass access.
 GLASS_CHARS_MIN = 8
 
 
 def enter(who: Principal, permission: Permission, asked: "RequestScope", view: View) -> Principal:
-    """The caller as it may go on: in its own tenant, or as the delegate of the one it asked for. Raises Problem."""
+    """The caller with its rights: in its own tenant, or as a delegate in the tenant it asked for. Raises Problem."""
     scope = scope_of(who, permission)
     if scope is None:
         raise _denied(who, permission, asked, view)
@@ -31,7 +31,7 @@ def enter(who: Principal, permission: Permission, asked: "RequestScope", view: V
 
 
 class RequestScope:
-    """What a request names: a tenant to act in, a job, and why the glass is broken."""
+    """What a request names: a tenant to act in, a job, and the reason of break-glass access."""
 
     __slots__ = ("glass", "job", "tenant")
 
@@ -59,7 +59,7 @@ def _denied(who: Principal, permission: Permission, asked: RequestScope, view: V
 
 
 def _bound(who: Principal) -> bool:
-    """Whether it has nothing to do with other tenants' jobs but, at most, to know of them."""
+    """Whether the caller may at most know that other tenants' jobs exist."""
     return scope_of(who, "jobs:read") in ("tenant", "facts") and scope_of(who, "nodes:admit") is None
 
 

@@ -1,4 +1,4 @@
-"""Every exception that can reach the edge, as a problem. What is not expected is logged and hidden."""
+"""Every exception that can reach the edge, as a problem. An unexpected one is logged, and its text is hidden."""
 
 import traceback
 from typing import Any

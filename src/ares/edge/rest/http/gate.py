@@ -54,7 +54,7 @@ class Gate:
         self._problem_of = problem_of
 
     async def enter(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets a request through to its handler, or refuses it."""
+        """Passes a request on to its handler, or refuses it."""
         try:
             await self._check(scope)
         except Exception as error:
@@ -117,7 +117,7 @@ class Gate:
     async def _authenticate(self, scope: Scope, token: str, access: Access) -> Principal | Refusal:
         known = parse(token)
         if known and known[0] not in self._services.view.tokens and self._meter.guesses(scope):
-            # What is not in memory would be looked for in the store: not for one that guesses.
+            # An unknown token costs a read of the store: not for an address that guesses.
             return denied("unknown")
         who = await self._services.tokens.authenticate(token)
         if isinstance(who, Refusal) and access == "machines:join":
@@ -152,7 +152,7 @@ def _bearer(scope: Scope) -> str:
 
 
 class Frontier:
-    """Checks Host and Origin of whatever arrives, and counts what leaves."""
+    """Checks Host and Origin of every request, and counts every answer."""
 
     def __init__(self, app: ASGIApp, services: ApiServices, settings: ApiSettings) -> None:
         self._app = app

@@ -14,9 +14,9 @@ import structlog
 
 log = structlog.get_logger()
 
-# There are no open files left: some are given back soon.
+# Pause when no open files are left: some are closed soon.
 _ACCEPT_AGAIN_S = 0.5
-# Then others have their turn.
+# After so many, other tasks have their turn.
 _ACCEPTED_AT_ONCE = 32
 
 
@@ -58,7 +58,7 @@ class TlsListener:
         self._listen()
 
     async def close(self) -> None:
-        """Takes no more, and ends those that are no further than their handshake."""
+        """Accepts no more, and ends connections that are still in their handshake."""
         if self._closed:
             return
         self._closed = True
@@ -88,7 +88,7 @@ class TlsListener:
 
     def _greet(self, sock: socket.socket, address: str) -> None:
         if self._counted.opened(address) is not None:
-            # Before the handshake there is no language to say it in.
+            # Before the handshake no answer can be sent.
             self._counted.closed(address)
             sock.close()
             return
@@ -106,7 +106,7 @@ class TlsListener:
         )
 
     def _shaken(self, sock: socket.socket, address: str, task: asyncio.Task[None]) -> None:
-        """What came to nothing is forgotten; the rest is counted on by its protocol."""
+        """A failed handshake is not counted any more. The protocol of a good one goes on to count it."""
         self._shaking.discard(task)
         if task.cancelled() or task.exception() is not None:
             self._counted.closed(address)

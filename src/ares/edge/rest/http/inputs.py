@@ -60,11 +60,11 @@ class BodyReader:
         self._batch = body.batch
 
     def size(self, scope: Scope, settings: ApiSettings) -> int:
-        """What has to be kept free for it. Raises Problem when that is too much for any body."""
+        """The memory to reserve for the body. Raises Problem when it is too large for any body."""
         return body_size(scope, self._bytes_max(settings))
 
     async def receive(self, receive: Receive, settings: ApiSettings) -> bytes:
-        """All of it. Nothing is understood yet."""
+        """The whole body, not decoded yet."""
         return await read_body(receive, self._bytes_max(settings), settings.body_timeout_s)
 
     def _bytes_max(self, settings: ApiSettings) -> int:

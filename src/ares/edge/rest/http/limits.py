@@ -1,6 +1,6 @@
-"""How much of the server one caller gets: rates, turns, and bytes on their way in.
+"""Limits of one caller: rates, requests at a time, and bytes of bodies.
 
-All of it is decided from a few numbers in memory, before a body is read: refusing must cost less than serving.
+They are decided from a few numbers in memory, before a body is read: refusing must cost less than serving.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Meter:
         self._anonymous = Buckets[str](limits.anonymous_per_s, limits.anonymous_burst)
         self._failures = Buckets[str](limits.failures_per_s, limits.failures_burst)
         self._refusals = Buckets[str](limits.refusals_per_s, limits.refusals_burst)
-        # Apart, so that a store that does not answer stops what is written but not what is read from memory.
+        # Separate lanes: a store that does not answer stops writes, but not reads from memory.
         self._lanes = {kind: Lane(limits, clock, telemetry) for kind in get_args(Kind)}
         self.pacer = Pacer(limits, telemetry)
         self._bytes: Counter[str] = Counter()
@@ -100,7 +100,7 @@ class Meter:
             reason=reason,
         )
 
-    # ---- bytes on their way in
+    # ---- bytes of bodies
 
     @property
     def receiving(self) -> int:
@@ -149,7 +149,7 @@ class Lane:
         return self._turns.waiting
 
     async def begin(self, who: Principal) -> None:
-        """Takes a place among those served, waiting for it if it must. `end` gives it back."""
+        """Takes a place among the requests in service, after a wait if needed. `end` gives it back."""
         tenant = payer(who)
         if not self._turns.enter(tenant, self._clock.monotonic()):
             await self._wait(tenant)
@@ -168,7 +168,7 @@ class Lane:
                     following.set_result(None)
 
     def check(self, tenant: str) -> None:
-        """That there is room to wait."""
+        """Raises Problem when too many requests wait already."""
         if (full := self._turns.full(tenant)) is not None:
             raise self._crowded(full)
 
@@ -203,12 +203,12 @@ def lane_of(method: str) -> Kind:
 
 
 def payer(who: Principal) -> str:
-    """Whose share a request takes: the caller's own tenant, also while it acts in another."""
+    """The tenant whose share a request takes: the caller's own, also while it acts in another."""
     return who.home or who.tenant
 
 
 def address(scope: Scope) -> str:
-    """Of the client; for IPv6 its network, since one client has all of that."""
+    """The address of the client; for IPv6 its network, since one client has all of it."""
     client = scope["client"]
     host = client[0] if client else ""
     if ":" not in host:

@@ -144,7 +144,7 @@ def _stepped(work: Coroutine[Any, Any, T], pacer: Pacer, tenant: str, costs: flo
             yield awaited
             error = None
         except BaseException as thrown:
-            # Cancelled, most likely: that is for the work to hear.
+            # Most likely a cancellation: it is passed on to the work.
             error = thrown
 
 

@@ -21,7 +21,7 @@ class Noted:
     def __init__(self) -> None:
         self.route: Operation | Socket | None = None
         self.who: Principal | None = None
-        # Why they look at what is another tenant's; empty where they need not say.
+        # The reason of break-glass access to another tenant; empty where none is needed.
         self.glass = ""
         self.problem: Problem | None = None
         # The tenant it asks about in its query or body.

@@ -57,7 +57,7 @@ class HttpServer:
         self.port = listening.getsockname()[1]
         config = _config(self._app, self._settings, self._connections)
         server = self._server = _Embedded(config)
-        # With TLS the library listens on nothing, and is given what has passed its handshake.
+        # With TLS the library does not listen. It gets connections after their handshake.
         self._serving = asyncio.create_task(server.serve(sockets=[listening] if config.ssl is None else []))
         while not self._server.started:
             if self._serving.done():
@@ -121,7 +121,7 @@ def _config(app: Litestar, settings: ApiSettings, connections: Connections) -> u
         ws=ws,
         lifespan="off",
         log_config=None,
-        # A stranger's every mistake would be a line in the log.
+        # Otherwise every bad request would be a line in the log.
         log_level="error",
         access_log=False,
         server_header=False,
