@@ -32,7 +32,8 @@ def test_gpu_job_runs_to_its_result_and_its_log_is_followed_live(either: Platfor
     # The job waits for us: what we have read so far was sent while it ran.
     assert first.decode().startswith("gpus=")
     assert len(set(first.decode().strip().removeprefix("gpus=").split(","))) == 2
-    assert client.get(job).state.phase == "RUNNING"
+    # Output may come before the report of the start is committed.
+    eventually(lambda: client.get(job).state.phase == "RUNNING", "RUNNING")
     gate.touch()
     assert b"".join(pieces) == b"done\n"
     detail = client.wait(job, timeout=30)
