@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ares.control.submit.submit import SubmitRequest, Submitted
+from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core import keys
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
@@ -15,7 +15,7 @@ from ares.model.state import TERMINAL, ArrayRecord, JobState
 from ares.ports.store import Put, StoreChange
 from tests.world import ALICE, World, spec
 
-Answers = list[Submitted | Refusal]
+Answers = list[AcceptedJob | Refusal]
 
 
 def limits(**hard: float) -> Limits:
@@ -48,7 +48,7 @@ async def ask(
 
 
 def admitted(answers: Answers) -> int:
-    return sum(isinstance(one, Submitted) for one in answers)
+    return sum(isinstance(one, AcceptedJob) for one in answers)
 
 
 def refused(answers: Answers) -> list[Refusal]:

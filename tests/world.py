@@ -28,7 +28,7 @@ from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.control import replica as services
 from ares.control.execution.transitions import JobChange, Outcome, Written
 from ares.control.planner.mirror import Mirror
-from ares.control.submit.submit import SubmitRequest, Submitted
+from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core.lifecycle.inputs import Bind, Input
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
@@ -311,7 +311,7 @@ class World:
     ) -> list[str]:
         requests = [SubmitRequest(spec=spec(**changes))] * count
         outcomes = await (replica or self.one).submit.submit(who, requests)
-        assert all(isinstance(outcome, Submitted) for outcome in outcomes), outcomes
+        assert all(isinstance(outcome, AcceptedJob) for outcome in outcomes), outcomes
         return [outcome.job for outcome in outcomes if not isinstance(outcome, Refusal)]
 
     def state(self, job: str) -> JobState:

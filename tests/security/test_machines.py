@@ -18,7 +18,7 @@ from ares.adapters.store.memory import StoreFault
 from ares.agent.link import identity
 from ares.control.access.machines import Admitted, ForeignAuthority, MachineAuthority, join_denied
 from ares.control.execution.transitions import JobChange, Written
-from ares.control.submit.submit import SubmitRequest, Submitted
+from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core.access.certificates import CONTROL_PLANE, SKEW_S
 from ares.core.access.tokens import denied
 from ares.core.lifecycle.inputs import Bind, RankStarted
@@ -77,7 +77,7 @@ async def welcomed(plane: Plane, proof: Proof, name: str, *, boot: int = 0) -> t
 
 async def running_job(plane: Plane, node: str, incarnation: int) -> JobState:
     (made,) = await plane.replica.submit.submit(ROOT, [SubmitRequest(spec=JobSpec(command=("true",)))])
-    assert isinstance(made, Submitted), made
+    assert isinstance(made, AcceptedJob), made
     place = Placement(node=node, incarnation=incarnation, cpu_milli=1000, memory_mib=64)
     (bound,) = await plane.replica.transitions.apply([JobChange(made.job, "acme", (Bind(placements=(place,)),))])
     assert isinstance(bound, Written), bound

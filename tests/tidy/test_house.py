@@ -16,10 +16,6 @@ OTHER_NAMESPACES = {
     "check/invariants/records.py": "the judges' own readers of the records that the platform writes, by the same names",
     "check/invariants/rules/": "a rule's class name is the name of the rule in every verdict",
 }
-# Still double, to be merged or renamed. This table only shrinks.
-STILL_DOUBLE = frozenset({
-    "Submitted",
-})  # fmt: skip
 
 MODULES_MAX = 20
 # A folder of parts of one shape, each reached through one table and none knowing its neighbour: it is read one part
@@ -51,7 +47,7 @@ def test_a_class_name_means_one_thing() -> None:
         if not _inside(path).startswith(tuple(OTHER_NAMESPACES)):
             for name in CLASS.findall(path.read_text(encoding="utf-8")):
                 homes[name].append(_inside(path))
-    double = {name: files for name, files in homes.items() if len(files) > 1 and name not in STILL_DOUBLE}
+    double = {name: files for name, files in homes.items() if len(files) > 1}
     assert not double, f"one name, one concept: rename one of each, or let both use one class: {double}"
 
 

@@ -20,7 +20,7 @@ from ares.adapters.store.memory import StoreFault
 from ares.adapters.store.memory.faults import Faults
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import View
-from ares.control.submit.submit import SubmitRequest, Submitted
+from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core.capacity.holding import Holding
 from ares.model.job import PRIORITIES, Gang, JobSpec, Preemption, Resources, RetryPolicy
 from ares.model.profile import BackfillPolicy, OrderPolicy, PreemptionPolicy, Profile, Share
@@ -154,7 +154,7 @@ class History:
         request = SubmitRequest(spec=self._spec(), request_id=f"r{chance.randrange(1_000_000)}")
         for _ in range(2):
             (outcome,) = await self.pick().submit.submit(who, [request])
-            if isinstance(outcome, Submitted):
+            if isinstance(outcome, AcceptedJob):
                 self.jobs.add(outcome.job)
 
     def _spec(self) -> JobSpec:

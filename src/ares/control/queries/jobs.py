@@ -15,7 +15,7 @@ from ares.control.state.pacing import LOOKED_AT, breathe
 from ares.control.state.view import View
 from ares.control.submit.arrays import Expanding
 from ares.control.submit.manual_retries import Retries
-from ares.control.submit.submit import Submit, SubmitRequest, Submitted
+from ares.control.submit.submit import AcceptedJob, Submit, SubmitRequest
 from ares.core import keys
 from ares.core.access.table import reaches, scope_of
 from ares.core.lifecycle.inputs import Cancel, RetryNow
@@ -220,7 +220,7 @@ class Jobs:
             note=reason,
         )
         (submitted,) = await self._submit.submit(who, [request])
-        if not isinstance(submitted, Submitted):
+        if not isinstance(submitted, AcceptedJob):
             return submitted
         await self._view.catch_up()
         return self._mine(who, submitted.job)

@@ -49,7 +49,7 @@ class SubmitRequest(Record, frozen=True):
     note: str = ""
 
 
-class Submitted(Record, frozen=True):
+class AcceptedJob(Record, frozen=True):
     job: str
     replayed: bool
     tasks: int = 1

@@ -18,11 +18,11 @@ from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import View
 from ares.control.submit.arrays import Expanding
 from ares.control.submit.draft import (
+    AcceptedJob,
     Checked,
     Draft,
     Drafting,
     SubmitRequest,
-    Submitted,
     refused_by,
     unacknowledged,
     unwritten,
@@ -68,7 +68,7 @@ class Submit:
 
     async def submit(
         self, who: Principal, requests: Sequence[SubmitRequest], *, outlooks: bool = False
-    ) -> list[Submitted | Refusal]:
+    ) -> list[AcceptedJob | Refusal]:
         """One outcome per request, in order; with `outlooks` it says of those with a deadline whether they meet it."""
         outcomes = await self._submit(who, requests, outlooks)
         for outcome in outcomes:
@@ -84,8 +84,8 @@ class Submit:
 
     async def _submit(
         self, who: Principal, requests: Sequence[SubmitRequest], outlooks: bool
-    ) -> list[Submitted | Refusal]:
-        outcomes: dict[int, Submitted | Refusal] = {}
+    ) -> list[AcceptedJob | Refusal]:
+        outcomes: dict[int, AcceptedJob | Refusal] = {}
 
         # 1. Check each request by the rules, by policies and by what there is now. A request id that comes again in a
         #    batch waits for what comes of the first.
@@ -148,8 +148,8 @@ class Submit:
                 text = f"job {draft.job} of {who.tenant}: {said.message} ({said.by_values})"
                 await self._raise("policy", said.tenant, said.policy, text)
 
-    async def _tell_soft(self, who: Principal, outcomes: Iterable[Submitted | Refusal]) -> None:
-        passed = {text for one in outcomes if isinstance(one, Submitted) for text in one.soft_limits}
+    async def _tell_soft(self, who: Principal, outcomes: Iterable[AcceptedJob | Refusal]) -> None:
+        passed = {text for one in outcomes if isinstance(one, AcceptedJob) for text in one.soft_limits}
         if passed:
             await self._raise("quota-soft", who.tenant, who.tenant, min(passed))
 
@@ -160,7 +160,7 @@ class Submit:
         task.add_done_callback(self._raising.discard)
         await asyncio.wait({task}, timeout=_ALERT_S)
 
-    async def _unless_seen(self, checked: Checked, no: Refusal, draft: Draft | None = None) -> Submitted | Refusal:
+    async def _unless_seen(self, checked: Checked, no: Refusal, draft: Draft | None = None) -> AcceptedJob | Refusal:
         """What was taken in before is still known when nothing new would be."""
         request_id = checked.request.request_id
         if request_id is not None:
@@ -172,8 +172,8 @@ class Submit:
 
     # ---- writing
 
-    async def _write(self, tenant: str, drafts: list[tuple[int, Draft]]) -> dict[int, Submitted | Refusal]:
-        outcomes: dict[int, Submitted | Refusal] = {}
+    async def _write(self, tenant: str, drafts: list[tuple[int, Draft]]) -> dict[int, AcceptedJob | Refusal]:
+        outcomes: dict[int, AcceptedJob | Refusal] = {}
         if not self._admissions.limited(tenant):
             outcomes = await self._create(tenant, drafts)
             # The tenant has got a quota meanwhile.
@@ -186,11 +186,11 @@ class Submit:
             outcomes.update(zip((place for place, _ in drafts), settled, strict=True))
         return outcomes
 
-    async def _create(self, tenant: str, drafts: list[tuple[int, Draft]]) -> dict[int, Submitted | Refusal]:
+    async def _create(self, tenant: str, drafts: list[tuple[int, Draft]]) -> dict[int, AcceptedJob | Refusal]:
         """Without those that need room in a quota."""
         written = await self._writer.create([draft for _, draft in drafts], (self._admissions.unlimited(tenant),))
-        outcomes: dict[int, Submitted | Refusal] = {}
-        waiting: list[tuple[int, Coroutine[Any, Any, Submitted | Refusal | None]]] = []
+        outcomes: dict[int, AcceptedJob | Refusal] = {}
+        waiting: list[tuple[int, Coroutine[Any, Any, AcceptedJob | Refusal | None]]] = []
         for (place, draft), one in zip(drafts, written, strict=True):
             if landed(one) and draft.array is None:
                 outcomes[place] = _new(draft)
@@ -200,7 +200,7 @@ class Submit:
         found = zip((place for place, _ in waiting), settled, strict=True)
         return outcomes | {place: one for place, one in found if one is not None}
 
-    async def _settle_admitted(self, draft: Draft, outcome: Outcome) -> Submitted | Refusal:
+    async def _settle_admitted(self, draft: Draft, outcome: Outcome) -> AcceptedJob | Refusal:
         match outcome:
             case CreatedJob(passed):
                 return msgspec.structs.replace(await self._created(draft), soft_limits=passed)
@@ -209,7 +209,7 @@ class Submit:
             case Refusal():
                 return await self._unless_seen(draft.checked, outcome, draft)
 
-    async def _settle(self, draft: Draft, written: Committed | Unknown | Full) -> Submitted | Refusal | None:
+    async def _settle(self, draft: Draft, written: Committed | Unknown | Full) -> AcceptedJob | Refusal | None:
         """None when what the draft is to be written under does not hold any more."""
         if not isinstance(written, Committed):
             return unwritten(written, draft.request)
@@ -221,14 +221,14 @@ class Submit:
             return None
         return await self._found(draft, kv)
 
-    async def _found(self, draft: Draft, kv: KV) -> Submitted | Refusal:
+    async def _found(self, draft: Draft, kv: KV) -> AcceptedJob | Refusal:
         """What is there under the key that only a new job may write."""
         if draft.request.request_id is None:
             # The id is random, so no other job has it: an earlier try was written.
             return await self._created(draft)
         return await self._seen(draft.checked, kv, draft)
 
-    async def _seen(self, checked: Checked, kv: KV, draft: Draft | None) -> Submitted | Refusal:
+    async def _seen(self, checked: Checked, kv: KV, draft: Draft | None) -> AcceptedJob | Refusal:
         """What the record kept under the request id means for this request."""
         seen = msgspec.json.decode(kv.value, type=RequestRecord)
         match resolve(seen, payload_sha256(checked.request.spec) if draft is None else draft.digest):
@@ -237,13 +237,13 @@ class Submit:
                 return await self._created(draft)
             case Replayed(job=job):
                 # The same payload has the same number of tasks.
-                return Submitted(job=job, replayed=True, tasks=checked.tasks, warnings=checked.judged.warnings)
+                return AcceptedJob(job=job, replayed=True, tasks=checked.tasks, warnings=checked.judged.warnings)
             case Refusal() as conflict:
                 return conflict
             case New():
                 return unacknowledged(checked.request)
 
-    async def _created(self, draft: Draft) -> Submitted:
+    async def _created(self, draft: Draft) -> AcceptedJob:
         if draft.array is None:
             return _new(draft)
         # The array is durable already; should this fail, the leader finishes its tasks.
@@ -252,9 +252,9 @@ class Submit:
         return _new(draft)
 
 
-def _new(draft: Draft) -> Submitted:
+def _new(draft: Draft) -> AcceptedJob:
     checked = draft.checked
-    return Submitted(
+    return AcceptedJob(
         job=draft.job,
         replayed=False,
         tasks=checked.tasks,
@@ -263,11 +263,11 @@ def _new(draft: Draft) -> Submitted:
     )
 
 
-def _is_new(outcome: Submitted | Refusal) -> bool:
-    return isinstance(outcome, Submitted) and not outcome.replayed
+def _is_new(outcome: AcceptedJob | Refusal) -> bool:
+    return isinstance(outcome, AcceptedJob) and not outcome.replayed
 
 
-def _label(outcome: Submitted | Refusal) -> str:
+def _label(outcome: AcceptedJob | Refusal) -> str:
     if isinstance(outcome, Refusal):
         return "rejected"
     return "replayed" if outcome.replayed else "created"

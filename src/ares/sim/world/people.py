@@ -13,7 +13,7 @@ import msgspec
 from ares.api.jobs import JobDetail
 from ares.check.invariants.history import Answered, Asked, Verb, digest_of
 from ares.control.replica import Replica
-from ares.control.submit.submit import SubmitRequest, Submitted
+from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.job import PRIORITIES, Gang, JobSpec, Preemption, Resources, RetryPolicy
@@ -198,19 +198,19 @@ class SimulatedPerson:
         one = await self.send(request)
         if isinstance(one, LostAnswer):
             self._pending.append(request)
-        elif isinstance(one, Submitted):
+        elif isinstance(one, AcceptedJob):
             self.jobs.append(one.job)
             if self._chance(0.1):
                 # The same id with another payload, which must not become a job.
                 other = msgspec.structs.replace(request.spec, name="another")
                 await self.send(msgspec.structs.replace(request, spec=other))
 
-    async def send(self, request: SubmitRequest) -> "Submitted | Refusal | LostAnswer":
+    async def send(self, request: SubmitRequest) -> "AcceptedJob | Refusal | LostAnswer":
         payload = hashlib.sha256(msgspec.json.encode(request.spec)).hexdigest()[:12]
         op = self._calls.asked(self.name, self._who.tenant, "submit", request=request.request_id or "", payload=payload)
         outcome = await self._call(lambda replica: replica.submit.submit(self._who, [request]))
         one = outcome if isinstance(outcome, LostAnswer) else outcome[0]
-        if isinstance(one, Submitted):
+        if isinstance(one, AcceptedJob):
             self._answer(op, "ok", job=one.job, replayed=one.replayed)
         elif isinstance(one, Refusal) and one.code != "store-unavailable":
             self._answer(op, "refused", code=one.code)

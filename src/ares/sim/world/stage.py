@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ares.check.invariants.history import Commit, Event, ProcessEnded, ProcessStarted
-from ares.control.submit.submit import SubmitRequest, Submitted
+from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core import keys
 from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources, RetryPolicy
@@ -82,7 +82,9 @@ async def submit(
         resources=Resources(cpu_milli=cpu_milli, memory_mib=64), retry=RetryPolicy(limit=2, base_s=0.2, max_s=0.5),
         grace_s=0.0, **spec,
     )  # fmt: skip
-    while not isinstance(made := await person.send(SubmitRequest(spec=wanted, request_id=f"job-{number}")), Submitted):
+    while not isinstance(
+        made := await person.send(SubmitRequest(spec=wanted, request_id=f"job-{number}")), AcceptedJob
+    ):
         await asyncio.sleep(0.2)
     person.jobs.append(made.job)
     return made.job

@@ -5,7 +5,7 @@ import asyncio
 from ares.adapters.store.memory import StoreFault
 from ares.control.governance.policies import VERSIONS_KEPT
 from ares.control.governance.policy_gate import Judging, Submission
-from ares.control.submit.submit import SubmitRequest, Submitted
+from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core.policy.facts import PolicyJob, facts
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
@@ -16,7 +16,7 @@ OWNER = Principal(token_id="owner", tenant="alpha", role="tenant-admin")
 BIG = Policy(name="big", when="job.gpus > 4", action="reject", message="ask first")
 
 
-async def outcome(world: World, **changes: object) -> Submitted | Refusal:
+async def outcome(world: World, **changes: object) -> AcceptedJob | Refusal:
     (found,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(**changes))])
     return found
 
@@ -161,7 +161,7 @@ async def test_an_array_is_judged_as_a_whole() -> None:
     async with World() as world:
         rule = Policy(name="total", when="job.total_cores > 50.0", action="reject", message="too many")
         await world.one.policies.save(OWNER, rule)
-        assert isinstance(await outcome(world, array="0-49"), Submitted)
+        assert isinstance(await outcome(world, array="0-49"), AcceptedJob)
         refused = await outcome(world, array="0-50")
         assert isinstance(refused, Refusal)
         assert "job.total_cores = 51" in refused.message
@@ -195,6 +195,6 @@ async def test_a_job_is_acknowledged_though_its_alert_cannot_be_written_yet() ->
         await world.one.policies.save(OWNER, rule)
         # The job's own transaction goes through; the next one, the alert's, is not answered for a minute.
         world.faults(None, StoreFault("delayed", 60.0))
-        assert isinstance(await outcome(world), Submitted)
+        assert isinstance(await outcome(world), AcceptedJob)
         assert world.one.view.kept.alerts == {}
         await world.until(lambda: world.one.view.kept.alerts, within_s=120.0)

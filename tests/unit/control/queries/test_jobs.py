@@ -4,7 +4,7 @@ import pytest
 
 from ares.api.jobs import JobPage
 from ares.control.queries.job_list import JobQuery
-from ares.control.submit.submit import SubmitRequest, Submitted
+from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core import keys
 from ares.core.lifecycle.handlers import MANUAL_RETRIES_MAX
 from ares.core.refusal import Refusal
@@ -20,7 +20,7 @@ async def test_another_tenants_job_is_no_job_at_all() -> None:
     async with World() as world:
         agent, job = await world.running()
         (made,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(array="0-2"))])
-        assert isinstance(made, Submitted)
+        assert isinstance(made, AcceptedJob)
         agent.log(agent.starts[job], 0, b"secret")
         await world.settle()
         jobs, before = world.one.jobs, world.state(job)
@@ -171,7 +171,7 @@ async def test_success_is_not_retried_and_an_array_task_becomes_a_job_of_its_own
         agent, job = await world.running()
         agent.exited(agent.starts[job])
         (made,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(array="3-4", retry=NO_RETRY))])
-        assert isinstance(made, Submitted)
+        assert isinstance(made, AcceptedJob)
         await world.settle()
         done = await world.one.jobs.retry(ALICE, job)
         assert isinstance(done, Refusal)
@@ -209,7 +209,7 @@ async def test_old_jobs_are_forgotten_whole_and_young_ones_kept() -> None:
         await world.one.retention.sweep()
         await world.settle()
         for outcome in old:
-            assert isinstance(outcome, Submitted)
+            assert isinstance(outcome, AcceptedJob)
             for replica in world.replicas:
                 assert await replica.jobs.get(ALICE, outcome.job) is None
         left = await world.store.range("/")
@@ -220,7 +220,7 @@ async def test_old_jobs_are_forgotten_whole_and_young_ones_kept() -> None:
         own = keys.state("", young).rsplit("/", 1)[1]
         assert all(own in key for key in kinds)
         fresh = await world.one.submit.submit(ALICE, requests)
-        assert all(isinstance(outcome, Submitted) and not outcome.replayed for outcome in fresh)
+        assert all(isinstance(outcome, AcceptedJob) and not outcome.replayed for outcome in fresh)
 
 
 async def test_logs_that_cannot_be_removed_do_not_end_the_leaders_reign() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ares.control.submit.submit import SubmitRequest, Submitted
+from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core.lifecycle.inputs import Cancel
 from ares.core.quota.months import month_of
 from ares.core.refusal import Refusal
@@ -154,7 +154,7 @@ async def test_the_estimate_of_the_client_counts_for_nothing() -> None:
         await price(world, big=2.0)
         await give(world, quota(budget=3))
         (first,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(gpus=1))])
-        assert isinstance(first, Submitted)
+        assert isinstance(first, AcceptedJob)
         (second,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(gpus=1))])
         assert isinstance(second, Refusal)
         assert second.code == "budget-exceeded"

@@ -9,7 +9,7 @@ from ares.control.execution.transitions import JobChange, Written
 from ares.control.planner.messages import News
 from ares.control.scheduler.feed import AT_ONCE, Feed
 from ares.control.state.pacing import PACE, TAKEN_IN, parts
-from ares.control.submit.submit import SubmitRequest, Submitted
+from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core import keys
 from ares.core.lifecycle.inputs import Cancel
 from ares.model.job import JobSpec
@@ -50,7 +50,7 @@ async def waiting(world: World) -> list[str]:
     requests = [SubmitRequest(spec=distinct(number)) for number in range(JOBS)]
     outcomes = await world.one.submit.submit(ALICE, requests)
     await world.settle()
-    return [outcome.job for outcome in outcomes if isinstance(outcome, Submitted)]
+    return [outcome.job for outcome in outcomes if isinstance(outcome, AcceptedJob)]
 
 
 async def test_answers_about_a_long_queue_let_others_have_their_turn(turns: Turns) -> None:

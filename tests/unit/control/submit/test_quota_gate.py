@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ares.adapters.store.memory import StoreFault
 from ares.control.execution.transitions import JobChange
-from ares.control.submit.submit import SubmitRequest, Submitted
+from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core import keys
 from ares.core.lifecycle.inputs import Cancel
 from ares.core.quota.counts import TENANT
@@ -107,7 +107,7 @@ async def test_what_ends_makes_room_and_nobody_is_ever_above_the_limit() -> None
         ceiling = Ceiling(world)
         for trial in range(4):
             answers = await ask(world, 20, tag=f"{trial}-")
-            jobs = [one.job for one in answers if isinstance(one, Submitted)]
+            jobs = [one.job for one in answers if isinstance(one, AcceptedJob)]
             assert len(jobs) == 5
             await world.settle()
             ends = [[JobChange(job, "alpha", (Cancel(by="test"),))] for job in jobs]
@@ -169,10 +169,10 @@ async def test_repeats_are_known_when_nothing_fits_any_more() -> None:
         await give(world, quota(cpu=2))
         first = await ask(world, 2)
         again = await ask(world, 2)
-        assert [one.job for one in again if isinstance(one, Submitted)] == [
-            one.job for one in first if isinstance(one, Submitted)
+        assert [one.job for one in again if isinstance(one, AcceptedJob)] == [
+            one.job for one in first if isinstance(one, AcceptedJob)
         ]
-        assert all(isinstance(one, Submitted) and one.replayed for one in again)
+        assert all(isinstance(one, AcceptedJob) and one.replayed for one in again)
         (other,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(name="other"), request_id="0")])
         assert isinstance(other, Refusal)
         assert other.code == "request-conflict"
@@ -183,7 +183,7 @@ async def test_one_request_sent_twice_at_once_makes_one_job() -> None:
         await give(world, quota(cpu=10))
         request = SubmitRequest(spec=spec(), request_id="same")
         answers = await asyncio.gather(*(world.one.submit.submit(ALICE, [request]) for _ in range(6)))
-        assert len({one.job for (one,) in answers if isinstance(one, Submitted)}) == 1
+        assert len({one.job for (one,) in answers if isinstance(one, AcceptedJob)}) == 1
         assert len(world.audit.states) == 1
 
 
@@ -197,7 +197,7 @@ async def test_an_unknown_outcome_neither_doubles_nor_loses_nor_exceeds(kind: An
         call = asyncio.create_task(world.one.submit.submit(ALICE, wanted))
         await world.advance(2)
         answers = call.result()
-        jobs = {one.job for one in answers if isinstance(one, Submitted) and not one.replayed}
+        jobs = {one.job for one in answers if isinstance(one, AcceptedJob) and not one.replayed}
         assert len(jobs) == 4
         assert jobs == set(world.audit.states)
         assert admitted(await ask(world, 3, tag="more")) == 0
@@ -213,7 +213,7 @@ async def test_a_caller_that_leaves_does_not_hold_up_those_who_wait_behind_it() 
         await world.settle()
         leaves.cancel()
         await world.advance(1)
-        assert isinstance(stays.result()[0], Submitted)
+        assert isinstance(stays.result()[0], AcceptedJob)
 
 
 async def test_other_tenants_are_not_held_up_by_a_tenant_whose_transaction_takes_long() -> None:
@@ -247,9 +247,9 @@ async def test_a_priority_above_the_ceiling_is_for_operators() -> None:
 async def test_beyond_a_soft_limit_jobs_are_taken_with_a_warning_and_an_alert() -> None:
     async with World(scheduling=False) as world:
         await give(world, Quota(own=Limits(amounts={"cpu": Limit(soft=2, hard=4)}), threshold=1.0))
-        assert [one.soft_limits for one in await ask(world, 2) if isinstance(one, Submitted)] == [(), ()]
+        assert [one.soft_limits for one in await ask(world, 2) if isinstance(one, AcceptedJob)] == [(), ()]
         (third,) = await ask(world, 1, tag="third")
-        assert isinstance(third, Submitted)
+        assert isinstance(third, AcceptedJob)
         assert "soft limit of 2 cores" in third.soft_limits[0]
         await world.settle()
         assert [one.kind for one in world.one.view.kept.alerts.values()] == ["quota-soft"]
@@ -303,8 +303,10 @@ async def test_of_transactions_that_follow_each_other_any_may_be_lost(kind: Any,
         call = asyncio.create_task(world.one.submit.submit(ALICE, [SubmitRequest(spec=spec())] * 200))
         others = asyncio.create_task(ask(world, 10, tag="others")) if nth == 2 else None
         await world.advance(5)
-        jobs = {one.job for one in call.result() if isinstance(one, Submitted)}
-        more = {one.job for one in others.result() if isinstance(one, Submitted)} if others is not None else set[str]()
+        jobs = {one.job for one in call.result() if isinstance(one, AcceptedJob)}
+        more = (
+            {one.job for one in others.result() if isinstance(one, AcceptedJob)} if others is not None else set[str]()
+        )
         assert len(jobs | more) == 150
         assert jobs | more == set(world.audit.states)
         assert ceiling.most == 150

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ares.adapters.store.memory import StoreFault
-from ares.control.submit.submit import SubmitRequest, Submitted
+from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core import keys
 from ares.core.refusal import Refusal
 from ares.model.state import JobState
@@ -23,12 +23,12 @@ async def test_the_same_request_is_the_same_job_on_every_replica_and_another_pay
         (again,) = await world.two.submit.submit(ALICE, [ask("r")])
         (other,) = await world.two.submit.submit(ALICE, [ask("r", name="other")])
         (foreign,) = await world.two.submit.submit(BOB, [ask("r", name="other")])
-        assert isinstance(first, Submitted)
-        assert isinstance(again, Submitted)
+        assert isinstance(first, AcceptedJob)
+        assert isinstance(again, AcceptedJob)
         assert (again.job, again.replayed, first.replayed) == (first.job, True, False)
         assert isinstance(other, Refusal)
         assert other.code == "request-conflict"
-        assert isinstance(foreign, Submitted)
+        assert isinstance(foreign, AcceptedJob)
         assert not foreign.replayed
         assert len(world.audit.states) == 2
 
@@ -40,8 +40,8 @@ async def test_concurrent_submissions_of_one_request_on_two_replicas_make_one_jo
         calls = [asyncio.create_task(replica.submit.submit(ALICE, [ask("r")])) for replica in world.replicas]
         await world.advance(1)
         (one,), (two,) = [call.result() for call in calls]
-        assert isinstance(one, Submitted)
-        assert isinstance(two, Submitted)
+        assert isinstance(one, AcceptedJob)
+        assert isinstance(two, AcceptedJob)
         assert one.job == two.job
         assert (one.replayed, two.replayed) == (True, False)
         assert len(world.audit.states) == 1
@@ -57,7 +57,7 @@ async def test_an_unknown_outcome_neither_doubles_nor_loses(kind: str, request_i
         call = asyncio.create_task(world.one.submit.submit(ALICE, wanted))
         await world.advance(2)
         outcomes = call.result()
-        jobs = {outcome.job for outcome in outcomes if isinstance(outcome, Submitted) and not outcome.replayed}
+        jobs = {outcome.job for outcome in outcomes if isinstance(outcome, AcceptedJob) and not outcome.replayed}
         assert len(jobs) == size
         assert jobs == set(world.audit.states)
 
@@ -75,7 +75,7 @@ async def test_a_store_that_stays_away_gives_no_acknowledgement_and_a_repeat_fin
         await world.advance(5)
         world.store.faults = type(world.store.faults)()
         (again,) = await world.one.submit.submit(ALICE, [ask("r")])
-        assert isinstance(again, Submitted)
+        assert isinstance(again, AcceptedJob)
         assert again.replayed
         assert set(world.audit.states) == {again.job}
 
@@ -114,10 +114,10 @@ async def test_repeats_and_conflicts_inside_one_batch_harm_nobody_else() -> None
         )
         kinds = [o.code if isinstance(o, Refusal) else o.replayed for o in outcomes]
         assert kinds == [False, True, "request-conflict", "request-conflict", False, "array-syntax", False]
-        assert isinstance(outcomes[0], Submitted)
-        assert isinstance(outcomes[1], Submitted)
+        assert isinstance(outcomes[0], AcceptedJob)
+        assert isinstance(outcomes[1], AcceptedJob)
         assert outcomes[0].job == outcomes[1].job
-        assert isinstance(old, Submitted)
+        assert isinstance(old, AcceptedJob)
         assert len(world.audit.states) == 4
         counted = world.one.telemetry.render().decode()
         assert 'ares_submissions_total{outcome="replayed"} 1.0' in counted
@@ -131,7 +131,7 @@ async def test_what_is_refused_changes_nothing() -> None:
         assert [type(outcome) for outcome in outcomes] == [Refusal] * 3
         assert await world.store.revision() == before
         (good,) = await world.one.submit.submit(ALICE, [ask("r")])
-        assert isinstance(good, Submitted)
+        assert isinstance(good, AcceptedJob)
         assert not good.replayed
 
 
@@ -143,17 +143,17 @@ async def test_a_job_too_large_for_the_store_is_refused_for_good_and_big_ones_fi
         outcomes = await asyncio.wait_for(world.one.submit.submit(ALICE, [huge, *[big] * 20]), 5)
         assert isinstance(outcomes[0], Refusal)
         assert outcomes[0].code == "spec-too-large"
-        assert all(isinstance(outcome, Submitted) for outcome in outcomes[1:])
+        assert all(isinstance(outcome, AcceptedJob) for outcome in outcomes[1:])
         assert world.one.wire.txns <= 6
 
 
 async def test_a_full_queue_takes_no_more_than_fits_and_still_knows_what_it_took() -> None:
     async with World(queue_max=3) as world:
         outcomes = await world.one.submit.submit(ALICE, [ask(f"r{n}") for n in range(5)])
-        assert [isinstance(outcome, Submitted) for outcome in outcomes] == [True] * 3 + [False] * 2
+        assert [isinstance(outcome, AcceptedJob) for outcome in outcomes] == [True] * 3 + [False] * 2
         await world.settle()
         (again,) = await world.one.submit.submit(ALICE, [ask("r0")])
-        assert isinstance(again, Submitted)
+        assert isinstance(again, AcceptedJob)
         assert again.replayed
         (conflict,) = await world.one.submit.submit(ALICE, [ask("r0", name="x")])
         assert isinstance(conflict, Refusal)
@@ -168,8 +168,8 @@ async def test_an_array_is_one_submission_and_a_repeat_elsewhere_knows_its_size(
         world.two.wire.hold_watch()
         (first,) = await world.one.submit.submit(ALICE, [ask("r", array="0-99")])
         (again,) = await world.two.submit.submit(ALICE, [ask("r", array="0-99")])
-        assert isinstance(first, Submitted)
-        assert isinstance(again, Submitted)
+        assert isinstance(first, AcceptedJob)
+        assert isinstance(again, AcceptedJob)
         assert (again.job, again.replayed, again.tasks) == (first.job, True, 100)
         assert set(world.audit.states) == {f"{first.job}_{n}" for n in range(100)}
         world.two.wire.release_watch()
@@ -182,7 +182,7 @@ async def test_an_array_interrupted_after_its_header_is_finished_by_the_leader(l
         call = asyncio.create_task(world.one.submit.submit(ALICE, [ask("r", array="0-99")]))
         await world.until(lambda: len(world.audit.states) == 100)
         (outcome,) = call.result()
-        assert isinstance(outcome, Submitted)
+        assert isinstance(outcome, AcceptedJob)
         assert outcome.tasks == 100
         await world.until(lambda: world.one.view.arrays[outcome.job].expanded)
         assert all(events[0].kind == "submitted" for events in world.audit.events.values())
@@ -199,7 +199,7 @@ async def test_a_submitter_that_dies_between_header_and_tasks_leaves_nothing_hal
         assert world.audit.states == {}
         await world.until(lambda: len(world.audit.states) == 10)
         (again,) = await world.one.submit.submit(ALICE, [ask("r", array="0-9")])
-        assert isinstance(again, Submitted)
+        assert isinstance(again, AcceptedJob)
         assert again.replayed
         assert again.tasks == 10
         dying.wire.up = True
@@ -209,7 +209,7 @@ async def test_a_late_expander_does_not_bring_back_tasks_that_were_forgotten() -
     async with World(replicas=2) as world:
         world.faults(None, "refused")
         (array,) = await world.two.submit.submit(ALICE, [ask(array="0-99")])
-        assert isinstance(array, Submitted)
+        assert isinstance(array, AcceptedJob)
         await world.settle()
         record = world.two.view.arrays[array.job]
         assert not record.expanded
@@ -242,7 +242,7 @@ async def test_cancelling_an_array_that_is_not_whole_yet_cancels_every_task() ->
     async with World() as world:
         world.faults(None, *["refused"] * 5)
         (array,) = await world.one.submit.submit(ALICE, [ask(array="0-99")])
-        assert isinstance(array, Submitted)
+        assert isinstance(array, AcceptedJob)
         assert len(world.audit.states) < 100
         world.store.faults = type(world.store.faults)()
         state = await world.one.jobs.cancel(ALICE, array.job)
@@ -259,7 +259,7 @@ async def test_cancelling_an_array_that_is_not_whole_yet_cancels_every_task() ->
 async def test_request_records_point_to_the_job_they_made() -> None:
     async with World() as world:
         (made,) = await world.one.submit.submit(ALICE, [ask("a/b:c")])
-        assert isinstance(made, Submitted)
+        assert isinstance(made, AcceptedJob)
         assert world.audit.requests == {keys.request("alpha", "a/b:c"): made.job}
 
 
@@ -268,10 +268,10 @@ async def test_a_request_made_before_its_deadline_is_still_known_after_it() -> N
         due = world.clock.wall() + 60
         request = ask("once", deadline_at=due)
         (first,) = await world.one.submit.submit(ALICE, [request])
-        assert isinstance(first, Submitted)
+        assert isinstance(first, AcceptedJob)
         await world.advance(61)
         again, late = await world.one.submit.submit(ALICE, [request, ask(deadline_at=due)])
-        assert isinstance(again, Submitted)
+        assert isinstance(again, AcceptedJob)
         assert (again.job, again.replayed) == (first.job, True)
         assert isinstance(late, Refusal)
         assert (late.code, "1 s ago" in late.message) == ("deadline-passed", True)

@@ -8,7 +8,7 @@ from litestar.types import ASGIApp
 
 from ares.api.jobs import JobWarning, SubmitBody
 from ares.control.state.pacing import WORKED_ON, breathe
-from ares.control.submit.submit import SubmitRequest, Submitted
+from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core.access.table import reaches
 from ares.core.refusal import Refusal
 from ares.edge.rest.answers import BatchAnswer, BatchOutcome, Created, ProblemDocument, answer
@@ -92,7 +92,7 @@ async def _warnings(call: RequestCall[NoQuery, Any], requests: Sequence[SubmitRe
     ]
 
 
-def _told(outcome: Submitted) -> tuple[JobWarning, ...]:
+def _told(outcome: AcceptedJob) -> tuple[JobWarning, ...]:
     policies = (JobWarning(code="policy", message=f"policy {said.policy}: {said.message}") for said in outcome.warnings)
     return (*policies, *(JobWarning(code="soft-limit", message=text) for text in outcome.soft_limits))
 
@@ -181,8 +181,8 @@ def request_id(text: str | None) -> str | None:
         raise Problem("invalid", detail=str(error), path="header.Idempotency-Key") from None
 
 
-def _outcome(outcome: Submitted | Refusal | Problem, warnings: tuple[JobWarning, ...] = ()) -> BatchOutcome:
-    if isinstance(outcome, Submitted):
+def _outcome(outcome: AcceptedJob | Refusal | Problem, warnings: tuple[JobWarning, ...] = ()) -> BatchOutcome:
+    if isinstance(outcome, AcceptedJob):
         return BatchOutcome(
             id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks, warnings=(*warnings, *_told(outcome)),
             deadline=outcome.deadline,
