@@ -158,14 +158,14 @@ class Held:
         self._gates: list[asyncio.Event] = []
         self.moved = asyncio.Condition()
 
-    async def submit(self, who: Any, requests: Any) -> Any:
+    async def submit(self, who: Any, requests: Any, **how: Any) -> Any:
         gate = asyncio.Event()
         async with self.moved:
             self.came.append(who.tenant)
             self._gates.append(gate)
             self.moved.notify_all()
         await gate.wait()
-        return await self._inner.submit(who, requests)
+        return await self._inner.submit(who, requests, **how)
 
     async def until(self, count: int) -> None:
         async with self.moved, asyncio.timeout(ANSWER_S):
