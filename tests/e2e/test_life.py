@@ -76,8 +76,8 @@ def test_cancel_ends_a_job_that_ignores_sigterm(either: Platform) -> None:
 def test_time_limit_warns_then_terminates_then_kills(either: Platform) -> None:
     client = either.client()
     script = "trap 'echo warned' USR1; trap 'echo told' TERM; echo armed; while :; do sleep 0.05; done"
-    # Three seconds to set its traps; from each signal on, time to hear it before the next.
-    spec = shell(script, time_limit_s=5.0, warn=Warn(signal="SIGUSR1", before_s=2.0), grace_s=2.0)
+    # Five seconds to set its traps; from each signal on, time to hear it before the next, also on a busy machine.
+    spec = shell(script, time_limit_s=10.0, warn=Warn(signal="SIGUSR1", before_s=5.0), grace_s=5.0)
     job = client.submit(spec)
     detail = client.wait(job, timeout=60)
     assert detail.state.phase == "FAILED"
