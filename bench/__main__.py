@@ -12,6 +12,7 @@ from typing import Any
 import uvloop
 
 from bench import (
+    budget,
     etcd,
     latency,
     losses,
@@ -23,9 +24,11 @@ from bench import (
     pauses,
     replays,
     scheduling,
+    shipping,
     starvation,
     submissions,
     tenants,
+    workflows,
 )
 from bench.processes import NotMeasured
 from bench.report import Row, missing, show, write_json, write_page
@@ -47,6 +50,9 @@ TITLES = {
     "k": "a noisy neighbour",
     "l": "pauses while plans are made",
     "m": "a wide job among small ones",
+    "n": "workflows",
+    "o": "shipping a project",
+    "budget": "CPU time of a job, a submission and a placement",
 }
 
 
@@ -57,10 +63,16 @@ def main() -> int:
     def noop_rows(scale: Scale, folder: Path) -> Coroutine[Any, Any, list[Row]]:
         return noops.rows(scale, folder, peers=not asked.no_peers)
 
+    def budget_rows(scale: Scale, folder: Path) -> Coroutine[Any, Any, list[Row]]:
+        return budget.rows(scale, folder, record=asked.record)
+
     benchmarks: dict[str, Benchmark] = {
         "a": submissions.rows, "b": noop_rows, "c": latency.rows, "d": etcd.rows, "e": memory.rows,
         "f": scheduling.rows, "g": replays.rows, "h": losses.rows, "i": tenants.rows,
         "j": masking.rows, "k": neighbours.rows, "l": pauses.rows, "m": starvation.rows,
+        "n": workflows.rows,
+        "o": shipping.rows,
+        "budget": budget_rows,
     }  # fmt: skip
     about = machine.describe() + (", quick counts" if asked.quick else "")
     rows: list[Row] = []
@@ -93,6 +105,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small counts: shows that it works, not how fast it is")
     parser.add_argument("--no-peers", action="store_true", help="do not install or run other systems")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to FILE as well")
+    parser.add_argument("--record", action="store_true", help="keep the budget's figures in bench/budget.json")
     parser.add_argument("--write-docs", action="store_true", help="replace the measured table in docs/performance.md")
     return parser.parse_args()
 

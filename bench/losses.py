@@ -16,8 +16,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ares.edge.client.sync import Client
-from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec, Resources
+from ares.model.state import LedgerEvent
 from ares.model.timing import DEFAULT
 from ares.sim.chaos.proxy import Proxy
 from bench.processes import end

@@ -36,19 +36,20 @@ async def ares_rate(ares: Platform, count: int, slots: int, batch: int, timeout_
     line = await ares.connect()
     cpus = await line.json("GET", "/v1/nodes")
     spec = work.noop(max(1, cpus["nodes"][0]["info"]["cpuMilli"] // slots))
-    await _run(line, spec, "warm-up", WARM_UP, batch, WARM_UP, timeout_s)
+    await finished(line, spec, "warm-up", WARM_UP, batch, WARM_UP, timeout_s)
     cpu = ares.cpu_s()
     began = time.time()
-    await _run(line, spec, "noop", count, batch, WARM_UP + count, timeout_s)
+    await finished(line, spec, "noop", count, batch, WARM_UP + count, timeout_s)
     spent = ares.cpu_s().since(cpu, count)
     ended = await _last_end(line, WARM_UP + count)
     await line.close()
     return Run(count / (ended - began), spent)
 
 
-async def _run(
+async def finished(
     line: Connection, spec: dict[str, Any], name: str, count: int, batch: int, total: int, timeout_s: float
 ) -> None:
+    """Submits `count` jobs and waits until `total` of the platform's have succeeded."""
     for at in range(0, count, batch):
         body = work.batch([spec] * min(batch, count - at), f"{name}-{at}")
         await line.submit_batch(body)

@@ -30,11 +30,16 @@ class Cpu:
     slots: float
     jobs: float
 
+    def per_job_ms(self, before: "Cpu", count: int) -> dict[str, float]:
+        """CPU milliseconds by process, of each of `count` jobs."""
+        names = [part.name for part in fields(self)]
+        return {name: (getattr(self, name) - getattr(before, name)) * 1000 / count for name in names}
+
     def since(self, before: "Cpu", count: int) -> str:
         """In words, per job of `count`."""
-        spent = [(one.name, getattr(self, one.name) - getattr(before, one.name)) for one in fields(self)]
-        parts = ", ".join(f"{name} {took * 1000 / count:.2f}" for name, took in spent)
-        return f"CPU ms per job {sum(took for _, took in spent) * 1000 / count:.2f}: {parts}"
+        spent = self.per_job_ms(before, count)
+        parts = ", ".join(f"{name} {took:.2f}" for name, took in spent.items())
+        return f"CPU ms per job {sum(spent.values()):.2f}: {parts}"
 
 
 @dataclass(frozen=True, slots=True)

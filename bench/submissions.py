@@ -40,10 +40,10 @@ async def _write(store: Store, records: work.Records, txns: Sequence[range]) -> 
             raise NotMeasured(f"the bare store answered {done}")
 
 
-async def single_rate(ares: Platform, count: int, connections: int) -> float:
+async def single_rate(ares: Platform, count: int, connections: int, prefix: str = "single") -> float:
     """Jobs per second by POST /v1/jobs, each connection waiting for its answer."""
     spec = work.noop(1000)
-    bodies = iter([work.single(spec, f"single-{number}") for number in range(count)])
+    bodies = iter([work.single(spec, f"{prefix}-{number}") for number in range(count)])
     lines = [await ares.connect() for _ in range(connections)]
     began = time.perf_counter()
     await asyncio.gather(*(_post_all(line, bodies) for line in lines))

@@ -134,7 +134,12 @@ def way(tree: Tree) -> list[str]:
         folder, phases = Path(name), Path(name) / "phases"
         phases.mkdir()
         (folder / "sitecustomize.py").write_text(RECORDER)
-        plain = os.environ | {"PYTHONPATH": str(tree.root / "src"), "ARES_HOME": str(folder / "home")}
+        plain = os.environ | {
+            "PYTHONPATH": str(tree.root / "src"),
+            "ARES_HOME": str(folder / "home"),
+            # A job without files: the way of most.
+            "ARES_SHIP": "never",
+        }
         recorded = plain | {
             "PYTHONPATH": f"{folder}{os.pathsep}{tree.root / 'src'}",
             "HOUSE_PHASES": str(phases),

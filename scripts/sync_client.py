@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Writes the blocking client from the asynchronous one: the same text, word by word, without waiting.
 
-python scripts/sync_client.py    after a change of src/ares/edge/client/aio.py; `make fmt` does it too
+sync.py is written from aio.py. A group of methods beside the calls it makes, such as `AsyncQuotaMethods` in
+calls/quotas.py, is followed by the blocking one.
+
+python scripts/sync_client.py    after a change of src/ares/edge/client; `make fmt` does it too
 """
 
 import re
@@ -12,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CLIENT = ROOT / "src" / "ares" / "edge" / "client"
 SOURCE, TARGET = CLIENT / "aio.py", CLIENT / "sync.py"
+GROUPS = sorted((CLIENT / "calls").glob("*.py"))
 
 # What the asynchronous client says, and what the blocking one says in its place; the first that fits counts.
 WORDS = {
@@ -19,6 +23,8 @@ WORDS = {
         "The blocking client, written from aio.py by scripts/sync_client.py: changes belong there."
     ),
     "answers, from one event loop": "answers; may be shared by threads",
+    "of the asynchronous client": "of the blocking client, generated",
+    "for entry in found.entries:\n                yield entry": "yield from found.entries",
     "async ": "",
     "await ": "",
     "asyncio": "time",
@@ -32,11 +38,26 @@ WORDS = {
     "Async": "",
 }
 _ANY = re.compile(rf"\b({'|'.join(map(re.escape, WORDS))})")
+# A class with all of its lines, at the top of a module.
+_ASYNC_GROUP = re.compile(r"^class Async(\w+Methods)\(AsyncSends\):\n(?:(?: .*)?\n)*", re.MULTILINE)
+_BLOCKING_GROUP = re.compile(r"^class \w+Methods\(Sends\):\n(?:(?: .*)?\n)*", re.MULTILINE)
 
 
 def blocking(source: str) -> str:
     """The source of the blocking client, as `make fmt` would leave it."""
-    return _ruff("format", _ruff("check", _ANY.sub(lambda found: WORDS[found[0]], source), "--select=I", "--fix-only"))
+    return _ruff("format", _ruff("check", _blocking(source), "--select=I", "--fix-only"))
+
+
+def grouped(source: str) -> str:
+    """A module of calls with the blocking group behind each asynchronous one."""
+    if _ASYNC_GROUP.search(source) is None:
+        return source
+    alone = _BLOCKING_GROUP.sub("", source)
+    return _ruff("format", _ASYNC_GROUP.sub(lambda found: f"{found[0]}\n\n{_blocking(found[0])}\n\n", alone))
+
+
+def _blocking(source: str) -> str:
+    return _ANY.sub(lambda found: WORDS[found[0]], source)
 
 
 def _ruff(command: str, text: str, *options: str) -> str:
@@ -47,3 +68,5 @@ def _ruff(command: str, text: str, *options: str) -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(blocking(SOURCE.read_text(encoding="utf-8")), encoding="utf-8")
+    for module in GROUPS:
+        module.write_text(grouped(module.read_text(encoding="utf-8")), encoding="utf-8")

@@ -7,12 +7,11 @@ from itertools import groupby
 import msgspec
 
 from ares.core import keys
-from ares.model.event import LedgerEvent
 from ares.model.node import NodeRecord
-from ares.model.state import JobState, Placement, RequestRecord, Result
+from ares.model.state import JobState, LedgerEvent, Placement, RequestRecord, Result
 from ares.ports.store import KV, StoreChange
 
-_ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN"}
+_ENDED = {"SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN", "SKIPPED"}
 _HOLDING = {"STAGING", "RUNNING"}
 # Entries that say of ranks, or of the whole attempt, that their processes are gone.
 _SEEN_ENDING = {
@@ -67,7 +66,8 @@ class Audit:
         old = self.states.get(new.id)
         self.states[new.id] = new
         if old is None:
-            assert (new.phase, new.seq) == ("PENDING", 1), f"{new.id} was born as {new}"
+            assert new.phase in ("PENDING", "WAITING"), f"{new.id} was born as {new}"
+            assert new.seq == 1, f"{new.id} was born as {new}"
             return
         assert new.seq > old.seq, f"{new.id}: {old.phase} -> {new.phase} without a ledger entry"
         assert new.fence >= old.fence, f"{new.id}: its fence fell from {old.fence} to {new.fence}"

@@ -20,6 +20,9 @@ __all__ = ["pytest_collection_modifyitems", "pytest_terminal_summary"]
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Tests submit from the checkout itself, thousands of files: those about projects ship directories of their own.
+os.environ["ARES_SHIP"] = "never"
+
 # Tests start processes while gRPC channels are open; its fork handlers would crash them.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 

@@ -6,24 +6,23 @@ the platform to; see the table of guarantees in docs/concepts.
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from ares.adapters.clocks import SystemClock
 from ares.adapters.store import epoch
 from ares.adapters.store.open import open_store
-from ares.check.invariants.commits import Changed, commits_of
-from ares.check.invariants.history import Settings
+from ares.check.invariants.history import Commit, Settings, Write
 from ares.check.invariants.judge import check
 from ares.core import keys
 from ares.core.lifecycle.retry import limit_of
-from ares.model.event import LedgerEvent
 from ares.model.job import FAILURE_CLASSES, JobSpec
-from ares.model.state import TERMINAL, Fence, JobState, RequestRecord, Result
+from ares.model.state import TERMINAL, Fence, JobState, LedgerEvent, RequestRecord, Result
 from ares.ports.store import KV, Changes
 
 # A job that proves how it ran: a mark per (job, fence) that can be made only once, a beat while it runs, a result.
@@ -247,3 +246,31 @@ def _attempts_started_once_and_never_overlapped(marks: Path, found: Contents, fr
 def parse_fence(text: str) -> Fence:
     epoch, _, counter = text.partition(".")
     return Fence(epoch=int(epoch), counter=int(counter))
+
+
+# ---- what a store tells of its changes, as commits of a history
+
+
+class Changed(NamedTuple):
+    """One key of one revision. `value` is None when the key was deleted."""
+
+    revision: int
+    key: str
+    value: bytes | None
+    version: int = 0
+
+
+def commit_of(changes: Iterable[Changed], t: float, by: str = "") -> Commit:
+    """All of them are of one revision."""
+    rows = tuple(changes)
+    writes = tuple(
+        Write(row.key, None if row.value is None else row.value.decode(), 0 if row.value is None else row.version)
+        for row in rows
+    )
+    return Commit(t=t, revision=rows[0].revision, writes=writes, by=by)
+
+
+def commits_of(changes: Iterable[Changed], t: float = 0.0) -> Iterator[Commit]:
+    """One commit for each run of changes with the same revision, all at one time, which a log of changes has not."""
+    for _, rows in groupby(changes, key=lambda row: row.revision):
+        yield commit_of(rows, t)

@@ -320,9 +320,9 @@ class Platform:
 
         return eventually(look, "the election of a leader")[0]
 
-    def cli(self, *arguments: str, text: str | None = None, home: Path | None = None) -> "Run":
-        """The command line as a person uses it."""
-        return run_cli(*arguments, home=home or self.servers[0].home, text=text)
+    def cli(self, *arguments: str, text: str | None = None, home: Path | None = None, at: Path | None = None) -> "Run":
+        """The command line as a person uses it; with `at` in that directory, whose files go with jobs."""
+        return run_cli(*arguments, home=home or self.servers[0].home, text=text, at=at)
 
     def lease_renewed_at(self, node: str) -> float:
         """When the store last recorded a renewal of a node, by the server's wall clock."""
@@ -389,10 +389,14 @@ def ares(command: str) -> list[str]:
     return [sys.executable, "-m", "ares", command]
 
 
-def run_cli(*arguments: str, home: Path, text: str | None = None, timeout_s: float = READY_S) -> Run:
+def run_cli(
+    *arguments: str, home: Path, text: str | None = None, timeout_s: float = READY_S, at: Path | None = None
+) -> Run:
+    ships = {} if at is None else {"ARES_SHIP": "", "XDG_CACHE_HOME": str(home / "cache")}
     done = subprocess.run(
-        [sys.executable, "-m", "ares", *arguments],
-        env=environment(home), input=text or "", capture_output=True, text=True, timeout=timeout_s, check=False,
+        [sys.executable, "-m", "ares", *arguments], cwd=at,
+        env={**environment(home), **ships}, input=text or "", capture_output=True, text=True, timeout=timeout_s,
+        check=False,
     )  # fmt: skip
     return Run(done)
 
@@ -400,7 +404,7 @@ def run_cli(*arguments: str, home: Path, text: str | None = None, timeout_s: flo
 def environment(home: Path) -> dict[str, str]:
     """Nothing of the developer's own Ares leaks into a test."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("ARES_")}
-    return {**plain, "ARES_HOME": str(home)}
+    return {**plain, "ARES_HOME": str(home), "ARES_SHIP": "never"}
 
 
 def eventually_gone(look: Callable[[], Mapping[int, str]], timeout_s: float = 10.0) -> Mapping[int, str]:

@@ -11,7 +11,7 @@ import pytest
 from ares.api.jobs import JobDetail
 from ares.edge.client.calls.answers import Submitted
 from ares.edge.client.sync import Client
-from ares.model.event import LedgerEvent
+from ares.model.state import LedgerEvent
 from ares.sim.chaos.proxy import Proxy
 from tests.chaos.load import marked
 from tests.history import Acknowledged, judge, read_store

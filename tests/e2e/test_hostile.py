@@ -143,7 +143,8 @@ def test_job_that_kills_everything_it_can(shared: Platform) -> None:
 
 
 def test_job_that_looks_for_the_agents_credential_from_a_sandbox(shared: Platform) -> None:
-    """N28: of the agent's directory there is only the way to its own. N47: and no network but a loopback."""
+    """N28: of the agent's directory there is only the way to its own, and `ares.job` for Python. N47: and no network
+    but a loopback."""
     shown = shared.cli("node", "show", "node-a").out
     if "Isolation:     sandbox\n" not in shown:
         pytest.skip(needs.SANDBOX)
@@ -152,7 +153,7 @@ def test_job_that_looks_for_the_agents_credential_from_a_sandbox(shared: Platfor
     script = f"ls {agent}; cat /proc/net/dev | wc -l; grep Seccomp: /proc/self/status"
     ran = shared.cli("submit", "--isolation", "sandbox", "--network", "none", "--follow", "--", "sh", "-c", script)
     # Two lines of header, and the loopback.
-    assert (ran.code, ran.out.split()) == (0, ["attempts", "3", "Seccomp:", "2"]), ran
+    assert (ran.code, ran.out.split()) == (0, ["attempts", "python", "3", "Seccomp:", "2"]), ran
     assert {"attempts", "executor"} <= {path.name for path in agent.iterdir()}
 
 
@@ -168,9 +169,9 @@ def test_job_that_looks_for_keys_without_asking_for_a_sandbox(shared: Platform) 
     output = b"".join(shared.client().logs(detail)).decode()
     assert "token" not in output
     assert "read\n" not in output
-    last = output.splitlines()[-2:]
-    assert last[0] == "attempts"
-    assert (last[1] == "0") == (os.geteuid() == 0 and "uid-per-tenant" not in node.info.sandbox)
+    *there, uid = output.splitlines()[-3:]
+    assert there == ["attempts", "python"]
+    assert (uid == "0") == (os.geteuid() == 0 and "uid-per-tenant" not in node.info.sandbox)
 
 
 # As many processes as it gets, all busy. The least of priorities: other tests on the machine are not its victims.

@@ -11,7 +11,7 @@ from websockets.sync.client import ClientConnection, connect
 from ares.edge.client.errors import Unauthorized
 from ares.edge.client.retry import Retry
 from ares.edge.client.sync import Client
-from ares.model.event import LedgerEvent
+from ares.model.state import LedgerEvent
 from tests.platform import Platform, eventually
 
 ONCE = Retry(attempts=1)

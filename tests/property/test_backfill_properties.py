@@ -13,7 +13,6 @@ from ares.core.admit.admission import decide
 from ares.core.explain.held_back import held_back
 from ares.core.queue.waiting import class_key
 from ares.core.refusal import Admission
-from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
 from ares.model.job import JobSpec, Resources, TopologyWish
 from ares.model.node import Gpu, NodeInfo, NodeRecord
@@ -25,6 +24,7 @@ from tests.property.test_cycle_properties import check_left_out, check_promises,
 from tests.property.worlds import GANGS, NOW, World, rare
 from tests.searching import examples
 from tests.unit.core.schedule.nodes import links
+from tests.unit.core.world import cycle_at
 
 DELAY_S = 40.0
 PROMISING = ("easy", "deadline", "aggressive", "conservative")
@@ -119,7 +119,7 @@ class Play:
             while come < len(self.jobs) and NOW + self.jobs[come][0] <= course.now:
                 course.submit(state_of(come, course.now), self.jobs[come][1])
                 come += 1
-            plan = cycle(course.cluster, course.world.profile, course.now)
+            plan = cycle_at(course.cluster, course.world.profile, course.now)
             yield plan
             course.carry_out(plan)
             for one in plan.placed:
@@ -176,9 +176,9 @@ def test_plans_go_together_and_leave_the_picture_as_it_was(strategy: str, data: 
     for plan in play.decisions():
         course = play.course
         before = columns(course.cluster)
-        assert shown(cycle(course.cluster, course.world.profile, course.now)) == shown(plan)
+        assert shown(cycle_at(course.cluster, course.world.profile, course.now)) == shown(plan)
         assert before == columns(course.cluster)
-        assert shown(cycle(course.fresh(), course.world.profile, course.now)) == shown(plan)
+        assert shown(cycle_at(course.fresh(), course.world.profile, course.now)) == shown(plan)
         check_room(course, plan)
         if strategy == "greedy":
             check_left_out(course, plan)
@@ -224,7 +224,7 @@ def test_a_job_held_back_starts_if_it_is_as_short_as_it_is_told(strategy: str, d
             # Where promises may slip, the next plan may hold other room: there a longer one may start, too.
             for more_s, starts in ((0.0, True), (1.0, False))[: 1 if strategy == "aggressive" else 2]:
                 changed = carried(course, plan, job, replace(spec, expected_runtime_s=left_s + more_s))
-                again = cycle(changed.cluster, course.world.profile, course.now)
+                again = cycle_at(changed.cluster, course.world.profile, course.now)
                 assert (job in {one.job for one in again.placed}) == starts, (reason, more_s)
 
 

@@ -4,9 +4,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ares.core.schedule.preempt.consolidate import FreeNodes, Goal, MakeRoom, Move, Moves, Vacate, consolidate
-from ares.core.schedule.preempt.cost import lost_gpu_ms
 from ares.core.schedule.preempt.eligible import Rule, eligible
-from ares.core.schedule.preempt.holders import EvictionCandidate, Freed, NodeRoom, columns
+from ares.core.schedule.preempt.holders import EvictionCandidate, Freed, NodeRoom, columns, lost_gpu_ms
 from ares.core.schedule.preempt.screen import census, screen
 from tests.property.test_victims_properties import World, ranks_on, worlds
 from tests.searching import examples

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from ares.core.lifecycle.ranks import held
 from ares.core.queue.order import LEVELS
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
 from ares.model.state import Placement
 from tests.property import judge
 from tests.property.course import Course
 from tests.property.worlds import World, crowded, worlds
 from tests.searching import examples
+from tests.unit.core.world import cycle_at
 
 _EVENTS = st.sampled_from(["end", "gone", "gone", "silent", "back", "restart"])
 EVENTS = st.lists(st.tuples(_EVENTS, st.integers(0, 9)), max_size=4)
@@ -277,11 +277,11 @@ def check_course(world: World, course_of: list[Any]) -> None:
     course = Course.of(world)
     for events in course_of:
         before = columns(course.cluster)
-        plan = cycle(course.cluster, world.profile, course.now)
+        plan = cycle_at(course.cluster, world.profile, course.now)
         note(f"{plan}")
         # Columns of kinds that nobody asked for before are new.
         assert before.items() <= columns(course.cluster).items()
-        fresh = cycle(course.fresh(), world.profile, course.now)
+        fresh = cycle_at(course.fresh(), world.profile, course.now)
         note(f"fresh: {fresh}")
         assert shown(fresh) == shown(plan)
         check_plan(course, plan)

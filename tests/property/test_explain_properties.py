@@ -9,19 +9,20 @@ from msgspec.structs import replace
 from ares.api.reasons import Reason, ReasonCode
 from ares.core.admit.admission import decide
 from ares.core.ask import Ask, asks_of
-from ares.core.explain.smallest_change import changed_spec, smallest_change
+from ares.core.explain.smallest_change import smallest_change
 from ares.core.explain.why import explain_ask, infeasible, reason
 from ares.core.lifecycle.ranks import held, holds
 from ares.core.queue.waiting import class_key
 from ares.core.refusal import Admission
-from ares.core.schedule.cycle import cycle
 from ares.model.job import JobSpec, Resources, Toleration
 from ares.model.state import JobState
+from tests.changed_spec import changed_spec
 from tests.property import judge
 from tests.property.course import Course
 from tests.property.worlds import GREEDY, SPECS, World, job, worlds
 from tests.searching import examples
 from tests.unit.core.schedule.filters.codes import CODES
+from tests.unit.core.world import cycle_at
 
 # What stands behind each code, in the order in which nodes are asked; a gang comes last.
 STAGES: dict[str, set[ReasonCode]] = {
@@ -38,7 +39,7 @@ def busy(world: World) -> Course:
     actions = ("allocate", "backfill")
     world.profile = replace(world.profile, max_placements_per_cycle=512, actions=actions, backfill=GREEDY)
     course = Course.of(world)
-    course.carry_out(cycle(course.cluster, world.profile, course.now))
+    course.carry_out(cycle_at(course.cluster, world.profile, course.now))
     for name in [name for name, one in course.jobs.items() if one.state.phase == "PENDING"]:
         course.cluster.dequeue(name)
         del course.jobs[name]
@@ -213,7 +214,7 @@ def test_the_smallest_change_starts_the_job(world: World, who: tuple[JobSpec, st
             more = replace(spec.resources, **{_AMOUNTS[field]: value + 1})
             assert more == spec.resources or not starts(course, state, replace(spec, resources=more)), "more would do"
     course.submit(state, changed)
-    assert [one.job for one in cycle(course.cluster, world.profile, course.now).placed] == [state.id]
+    assert [one.job for one in cycle_at(course.cluster, world.profile, course.now).placed] == [state.id]
 
 
 def singly_changed(spec: JobSpec) -> list[JobSpec]:

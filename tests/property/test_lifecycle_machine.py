@@ -30,9 +30,8 @@ from ares.core.lifecycle.inputs import (
 from ares.core.lifecycle.ranks import held, place_of, size_limits, used
 from ares.core.lifecycle.retry import FLOOR_S, limit_of
 from ares.core.refusal import Refusal
-from ares.model.event import LedgerEvent
 from ares.model.job import FAILURE_CLASSES, Gang, JobSpec, Preemption, RetryPolicy
-from ares.model.state import BOUND, TERMINAL, ExitInfo, Fence, Job, JobState, Placement, Result
+from ares.model.state import BOUND, TERMINAL, ExitInfo, Fence, Job, JobState, LedgerEvent, Placement, Result
 from tests.searching import examples
 
 NODES = ("n1", "n2", "n3")

@@ -9,14 +9,13 @@ from ares.core.capacity.transaction import Transaction
 from ares.core.queue.factors import rank
 from ares.core.queue.order import job_of
 from ares.core.queue.waiting import facts_of
-from ares.core.schedule.cycle import cycle
 from ares.core.schedule.place import place_many, place_one
 from ares.core.schedule.trial import Trial
 from ares.model.job import JobSpec
 from tests.property.course import Course
 from tests.property.worlds import GREEDY, NOW, SPECS, World, worlds
 from tests.searching import examples
-from tests.unit.core.world import cluster, node
+from tests.unit.core.world import cluster, cycle_at, node
 from tests.unit.core.world import spec as small
 
 
@@ -24,7 +23,7 @@ def started(world: World) -> Course:
     """With what fits of the queue running, and the rest gone."""
     world.profile = replace(world.profile, actions=("allocate", "backfill"), backfill=GREEDY)
     course = Course.of(world)
-    course.carry_out(cycle(course.cluster, world.profile, course.now))
+    course.carry_out(cycle_at(course.cluster, world.profile, course.now))
     course.cluster.prepare()
     return course
 
@@ -81,7 +80,7 @@ def naively(course: Course) -> tuple[list[str], list[str]]:
 def test_the_lazy_order_is_the_order_of_ranks_at_every_step(world: World) -> None:
     world.profile = replace(world.profile, actions=("allocate", "backfill"), backfill=GREEDY)
     course = Course.of(world)
-    plan = cycle(course.cluster, world.profile, NOW)
+    plan = cycle_at(course.cluster, world.profile, NOW)
     assert ([one.job for one in plan.placed], [one.first_job for one in plan.left]) == naively(course)
 
 
@@ -91,7 +90,7 @@ def test_within_a_class_nobody_is_overtaken(world: World) -> None:
     world.profile = replace(world.profile, backfill=GREEDY)
     course = Course.of(world)
     lines = [[job_of(place) for place in one.line.heads(1000)] for one in course.cluster.waiting.active.values()]
-    placed = {one.job for one in cycle(course.cluster, world.profile, NOW).placed}
+    placed = {one.job for one in cycle_at(course.cluster, world.profile, NOW).placed}
     for line in lines:
         waits = [job not in placed for job in line]
         assert waits == sorted(waits)

@@ -6,7 +6,6 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
 from ares.model.profile import Pool
 from ares.model.state import BOUND, Placement
@@ -15,6 +14,7 @@ from tests.property.course import Course
 from tests.property.test_cycle_properties import EVENTS, happen, shown
 from tests.property.worlds import World, crowded, worlds
 from tests.searching import examples
+from tests.unit.core.world import cycle_at
 
 POOLS = ("default", "spot")
 FULL, IDLE, CPU = 400.0, 50.0, 10.0
@@ -73,9 +73,9 @@ def test_no_plan_brings_a_pool_above_its_cap(world: World, caps: tuple[float, fl
     later, world.waiting = world.waiting[len(world.waiting) // 2 :], world.waiting[: len(world.waiting) // 2]
     course = Course.of(world)
     for events in course_of:
-        plan = cycle(course.cluster, world.profile, course.now)
+        plan = cycle_at(course.cluster, world.profile, course.now)
         note(f"{plan}")
-        fresh = cycle(course.fresh(), world.profile, course.now)
+        fresh = cycle_at(course.fresh(), world.profile, course.now)
         assert shown(fresh) == shown(plan)
         check_power(course, plan)
         course.carry_out(plan)
@@ -96,8 +96,8 @@ def test_a_cap_that_is_never_reached_changes_nothing(world: World, course_of: li
     free = replace(world.profile, pools=without)
     course = Course.of(world)
     for events in course_of:
-        plan = cycle(course.cluster, world.profile, course.now)
-        assert shown(plan) == shown(cycle(course.cluster, free, course.now))
+        plan = cycle_at(course.cluster, world.profile, course.now)
+        assert shown(plan) == shown(cycle_at(course.cluster, free, course.now))
         course.carry_out(plan)
         course.now += 100.0
         for what, which in events:

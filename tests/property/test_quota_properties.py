@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from ares.core.quota.asked import asked_by
 from ares.core.quota.counts import TENANT, Counts, QuotaLevel, is_live, levels_of, live, used_by
 from ares.core.quota.judge import OverQuota, WithinQuota, judge
-from ares.core.quota.measures import add, to_units
-from ares.core.quota.months import month_of
+from ares.core.quota.measures import add, month_of, to_units
 from ares.model.job import JobSpec, Resources
 from ares.model.quota import Limit, Limits, Quota
 from ares.model.state import JobState, Phase, Spent

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from ares.core.topology import parse_nvidia, parse_rocm
 from ares.core.topology.cards import Matrix
 from ares.core.topology.parse_nccl import parse_nccl
-from ares.core.topology.rings import pair_score
-from ares.core.topology.subset import MachineShape, best, best_in_domain, largest_in_domain, machine_shape
+from ares.core.topology.subset import MachineShape, best, best_in_domain, largest_in_domain, machine_shape, pair_score
 from ares.model.node import NodeInfo
 from tests.unit.core.topology.machines import MODELS, machine, real_machine
 

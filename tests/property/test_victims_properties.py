@@ -9,10 +9,17 @@ from unittest.mock import patch
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ares.core.schedule.preempt import search, sweep, victims
-from ares.core.schedule.preempt.cost import lost_gpu_ms
+from ares.core.schedule.preempt import search, victims
 from ares.core.schedule.preempt.eligible import Rule, eligible
-from ares.core.schedule.preempt.holders import Asker, EvictionCandidate, Freed, NodeRoom, RoomRequest, columns
+from ares.core.schedule.preempt.holders import (
+    Asker,
+    EvictionCandidate,
+    Freed,
+    NodeRoom,
+    RoomRequest,
+    columns,
+    lost_gpu_ms,
+)
 from ares.core.schedule.preempt.screen import census, screen
 from ares.core.schedule.preempt.victims import NoVictims, Victims, bound_of, choose
 from ares.model.profile import PreemptionPolicy
@@ -264,7 +271,6 @@ def test_too_many_to_try_all_still_keeps_every_promise(world: World) -> None:
     with (
         patch.object(victims, "EXACT_MAX", 2),
         patch.object(search, "EXACT_MAX", 2),
-        patch.object(sweep, "EXACT_MAX", 2),
     ):
         found = world.choose()
     best = min(sets(world, may_go(world)), key=key, default=None)

@@ -26,7 +26,8 @@ from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.app.authority import Serving
 from ares.control.access.machines import Admitted
 from ares.control.planner.mirror import Mirror
-from ares.control.replica import Ports, Replica, ReplicaTerms
+from ares.control.replica import Replica
+from ares.control.replica_terms import Ports, ReplicaTerms
 from ares.core.audit.chain import entry_of
 from ares.core.refusal import Refusal
 from ares.edge.grpc.agents import AgentServer
@@ -140,7 +141,16 @@ class Planes:
         await replica.time.open()
         await replica.open_audit()
         await replica.authority.open()
-        server = AgentServer(replica.sessions, replica.tokens, replica.authority, replica.audit, telemetry, 0.1)
+        server = AgentServer(
+            replica.sessions,
+            replica.staging,
+            replica.job_sessions,
+            replica.tokens,
+            replica.authority,
+            replica.audit,
+            telemetry,
+            0.1,
+        )
         services = services_of(replica, metrics=telemetry.render, telemetry=telemetry, clock=clock, rng=SystemRng())
         http = HttpServer(build_app(services, ApiSettings()), ApiSettings())
         plane = Plane(replica, telemetry, chain, logs, http)

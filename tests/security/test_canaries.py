@@ -19,7 +19,7 @@ from structlog.processors import JSONRenderer
 from structlog.testing import capture_logs
 
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
-from ares.app.redaction import redact
+from ares.app.processes import redact
 from ares.control.governance.secrets import Secrets
 from ares.edge.client.calls.secrets import rotate_key
 from ares.edge.rest.api import ApiSettings

@@ -13,10 +13,9 @@ from ares.agent.settings import AgentSettings
 from ares.api.jobs import JobDetail
 from ares.edge.cli.commands.show import render
 from ares.edge.cli.render.table import layout
-from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
 from ares.model.link import Exited, Hello
-from ares.model.state import ExitInfo, JobState
+from ares.model.state import ExitInfo, JobState, LedgerEvent
 from tests import needs
 from tests.integration.agent.conftest import Running
 from tests.integration.agent.scripted import ScriptedPlane

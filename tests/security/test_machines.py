@@ -451,7 +451,16 @@ async def test_revocation_reaches_streams_at_other_replicas(planes: Planes, plan
 async def test_a_nodes_token_that_is_revoked_ends_its_stream(plane: Plane) -> None:
     """N7 on the control plane's own machine, where agents have tokens: `ares node revoke` ends these too."""
     replica = plane.replica
-    server = AgentServer(replica.sessions, replica.tokens, replica.authority, replica.audit, plane.telemetry, 0.1)
+    server = AgentServer(
+        replica.sessions,
+        replica.staging,
+        replica.job_sessions,
+        replica.tokens,
+        replica.authority,
+        replica.audit,
+        plane.telemetry,
+        0.1,
+    )
     port = await server.start("127.0.0.1", 0)
     try:
         link = GrpcLink([f"127.0.0.1:{port}"])

@@ -31,6 +31,7 @@ MADE: dict[str, tuple[str, str, dict[str, Any]]] = {
     "user": ("POST", "/v1/users", {"role": "viewer"}),
     "policy": ("PUT", "/v1/policies/{name}", POLICY),
     "secret": ("PUT", "/v1/secrets/{name}", {"value": "not-a-secret"}),
+    "cron": ("PUT", "/v1/crons/{name}", {"schedule": "0 0 * * *", "spec": {"command": ["true"]}}),
     "channel": ("PUT", "/v1/channels/{name}", {"kind": "email", "to": ["ops@example.org"]}),
     "alert": ("", "", {}),
 }
@@ -71,16 +72,18 @@ class Stage:
     client: httpx2.AsyncClient
     helpers: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
-    async def job(self, where: Where, *, mine: bool) -> str:
+    async def job(self, where: Where, *, mine: bool, flow: bool = False) -> str:
+        """A job, or a workflow of one job."""
         if where == "missing":
             return MISSING
         tenant = "acme" if where == "own" else "other"
         token = self.token if mine and where == "own" else None
         bearer = token or await self.helper("submitter", tenant)
-        made = await self.client.post("/v1/jobs", json={"spec": JOB}, headers={"authorization": f"Bearer {bearer}"})
+        path, body = ("/v1/flows", {"jobs": {"train": {"command": ["true"]}}}) if flow else ("/v1/jobs", {"spec": JOB})
+        made = await self.client.post(path, json=body, headers={"authorization": f"Bearer {bearer}"})
         if made.status_code == 403:
             # Those who may not submit look at somebody else's.
-            return await self.job(where, mine=False)
+            return await self.job(where, mine=False, flow=flow)
         return made.json()["id"]
 
     async def helper(self, role: Role, tenant: str) -> str:
@@ -91,8 +94,8 @@ class Stage:
 
     async def name(self, verb: Verb, where: Where, *, mine: bool) -> str:
         match verb.names:
-            case "job":
-                return await self.job(where, mine=mine)
+            case "job" | "flow":
+                return await self.job(where, mine=mine, flow=verb.names == "flow")
             case "token":
                 if where == "missing":
                     return "0123456789"
@@ -135,7 +138,11 @@ async def knock(stage: Stage, route: Route, verb: Verb, where: Where, *, mine: b
         headers["x-ares-tenant"] = "other"
     if route.method == "WEBSOCKET":
         return await shake_hands(stage.world, path, headers)
-    request = stage.client.build_request(route.method, path, headers=headers, json=verb.body)
+    if verb.content is None:
+        request = stage.client.build_request(route.method, path, headers=headers, json=verb.body)
+    else:
+        headers = {**headers, "content-type": "application/octet-stream"}
+        request = stage.client.build_request(route.method, path, headers=headers, content=verb.content)
     answer = await stage.client.send(request, stream=True)
     # Streams that were let in never end.
     if not answer.headers.get("content-type", "").startswith(("text/event-stream", "text/plain")):
@@ -195,7 +202,7 @@ async def test_matrix(world: World, principal: str) -> None:
 async def test_others_jobs_in_the_tenant(world: World, principal: str) -> None:
     """N11: who may stop what a colleague started."""
     async with stage_of(world, principal) as stage:
-        for operation in ("cancelJob", "deleteJob", "retryJob"):
+        for operation in ("cancelJob", "deleteJob", "retryJob", "requeueJob"):
             route = next(one for one in routes_of(world) if one.operation == operation)
             answer = await knock(stage, route, VERBS[operation], "own", mine=False)
             assert not isinstance(answer, int)

@@ -134,6 +134,7 @@ async def test_a_default_gives_nobody_more_than_they_may_have(world: World) -> N
             "gang.ranks",
             "secrets",
             "workdir",
+            "project",
             "reservation",
             "array",
         ):

@@ -149,14 +149,16 @@ async def test_a_job_that_is_submitted_again_is_as_old_as_its_submission(world: 
             assert (smuggled.status_code, smuggled.json()["code"]) == (422, "unknown-field")
 
 
-async def test_nothing_about_a_job_can_be_edited_after_its_admission(world: World) -> None:
-    """N40: there is no route for it, and a request id does not carry another payload in."""
+async def test_a_job_is_changed_after_its_admission_by_updates_alone(world: World) -> None:
+    """N40: no other specification is taken, an update is judged as a job is (integration/api/test_steering.py), and a
+    request id does not carry another payload in."""
     async with world.client() as client:
         body = {"spec": JOB, "requestId": "once"}
         job = (await client.post("/v1/jobs", json=body)).json()["id"]
-        for method in ("PUT", "PATCH"):
+        for method, status in (("PUT", 405), ("PATCH", 422)):
             answer = await client.request(method, f"/v1/jobs/{job}", json={"spec": {**JOB, "priority": "CRITICAL"}})
-            assert answer.status_code == 405
+            assert answer.status_code == status
+        assert (await client.get(f"/v1/jobs/{job}")).json()["spec"].get("priority", "NORMAL") == "NORMAL"
         more = await client.post("/v1/jobs", json={**body, "spec": {**JOB, "resources": {"gpus": 8}}})
         assert (more.status_code, more.json()["code"]) == (409, "request-conflict")
 

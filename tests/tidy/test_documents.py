@@ -83,6 +83,15 @@ def test_paths_that_documents_name_exist() -> None:
     assert not gone
 
 
+def test_every_promise_that_broke_has_a_test_that_holds_it() -> None:
+    """By the numbers 1 to 19 of the independent tries, each with a path that exists."""
+    text = (ROOT / "docs/reliability.md").read_text().partition("| item | what broke |")[2].partition("\n\n")[0]
+    rows = [row.strip("| ").split(" | ") for row in text.splitlines()[2:]]
+    assert {int(number) for item, *_ in rows for number in item.split(", ")} == set(range(1, 20))
+    without = [row for row in rows if not any((ROOT / name).exists() for name in NAMED_PATH.findall(row[-1]))]
+    assert not without, without
+
+
 def test_readme_has_two_set_up_commands() -> None:
     text = (ROOT / "README.md").read_text()
     commands = [line.split("#")[0].strip() for block in FENCE.findall(text) for line in block.splitlines()]

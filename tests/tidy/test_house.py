@@ -1,4 +1,4 @@
-"""The house stays in order: a class name means one thing, folders stay small, a sentence has a noun as its subject."""
+"""The house stays in order: a class name means one thing, folders stay small, sentences and loops have a subject."""
 
 import ast
 import io
@@ -80,3 +80,20 @@ def test_sentences_have_a_subject() -> None:
         if count > STILL_SAID.get(name, 0)
     }
     assert not more, f"name the job, the node, the tenant instead of {NO_SUBJECT.pattern}: {more}"
+
+
+def _loop_targets(path: Path) -> Iterator[ast.expr]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+            yield node.target
+
+
+def test_a_loop_variable_carries_its_noun() -> None:
+    nameless = [
+        f"{_inside(path)}:{name.lineno}"
+        for path in python_files(SRC)
+        for target in _loop_targets(path)
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name) and name.id == "one"
+    ]
+    assert not nameless, f"name what is gone through, `for job in jobs`: {nameless}"

@@ -1,6 +1,7 @@
 """The agent: one process per node, from start-up to its farewell."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import structlog
 from ares.agent.attempts.attempts import Attempts
 from ares.agent.attempts.secret_store import Shelter
 from ares.agent.attempts.workspace import Workspace
+from ares.agent.entry.entrance import Entrance
 from ares.agent.files.disk import DiskGuard, free_bytes
 from ares.agent.files.outputs import Collect, collect
 from ares.agent.link.absence import Absence
@@ -17,11 +19,13 @@ from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import RunRight
 from ares.agent.link.session import Conversation
 from ares.agent.settings import AgentSettings
+from ares.agent.staging.cache import NodeCache
+from ares.agent.staging.stager import Stager
 from ares.model.isolation import shortfall
 from ares.model.node import NodeInfo
 from ares.ports.clock import Clock, Rng
 from ares.ports.executor import Executor
-from ares.ports.link import Link
+from ares.ports.link import FileLink, Link
 from ares.ports.witness import Witness
 
 _log = structlog.get_logger(__name__)
@@ -48,6 +52,7 @@ class Agent:
         settings: AgentSettings | None = None,
         collect: Collect = collect,
         witness: Witness | None = None,
+        files: FileLink | None = None,
     ) -> None:
         self._info = info
         self._link = link
@@ -60,6 +65,9 @@ class Agent:
         self._collect = collect
         # Tells a dead control plane from one that cannot be reached. None: this node cannot tell.
         self._witness = witness
+        # By which files of projects come. None: attempts that need any cannot start here.
+        self._files = files
+        self._cache = NodeCache(state_dir / "cache", self._settings.cache_bytes_max)
         self._workspace = Workspace(state_dir)
         self._mailbox = Mailbox()
         self._stopping = asyncio.Event()
@@ -97,8 +105,10 @@ class Agent:
             mailbox=self._mailbox,
             workspace=self._workspace,
             settings=self._settings,
+            stager=self._stager(),
             collect=self._collect,
         )
+        entrance = Entrance(info, attempts, self._settings, self._clock)
         conversation = Conversation(
             info=info,
             link=self._link,
@@ -109,6 +119,7 @@ class Agent:
             run_right=run_right,
             mailbox=self._mailbox,
             attempts=attempts,
+            entrance=entrance,
         )
         _log.info("agent.started", node=info.name, isolation=info.isolation_level, by=info.sandbox, gpus=len(info.gpus))
         if short := shortfall(info.sandbox):
@@ -126,12 +137,19 @@ class Agent:
             if self._stopping.is_set():
                 await self._leave(attempts, talking)
         finally:
+            entrance.close()
             for task in tasks:
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
         for outcome in ended:
             if isinstance(outcome, Exception):
                 raise outcome
+
+    def _stager(self) -> Stager | None:
+        if self._files is None:
+            return None
+        self._cache.open()
+        return Stager(self._cache, partial(self._files.fetch, self._credential), self._clock)
 
     def _guard(self, attempts: Attempts) -> DiskGuard:
         root = str(self._workspace.root)

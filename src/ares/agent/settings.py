@@ -30,5 +30,7 @@ class AgentSettings:
     disk_look_every_s: float = 0.5
     # An attempt whose directory holds more is ended. 0: no such limit.
     workspace_bytes_max: int = 0
+    # Of files that were fetched for attempts and are kept for the next ones.
+    cache_bytes_max: int = 20 << 30
     # The user each tenant's sandboxed attempts run as. None: tenants have no users of their own.
     owners: Owners | None = None

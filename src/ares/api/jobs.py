@@ -9,9 +9,9 @@ from ares.api.decisions import Eta
 from ares.api.reasons import ReasonCode, Remedy
 from ares.api.usage import Use
 from ares.model.base import Record, RequestId, Shown, Slug
-from ares.model.event import LedgerEvent
+from ares.model.cron import CronFiring, CronText, MissedRuns, Overlap, ZoneName
 from ares.model.job import Cost, InputRef, JobSpec, Priority
-from ares.model.state import Fence, JobState, OutputFile, Phase, ProgressRecord, Result
+from ares.model.state import Fence, JobState, LedgerEvent, OutputFile, Phase, ProgressRecord, Result
 
 
 class JobWarning(Shown, frozen=True):
@@ -46,6 +46,8 @@ class JobPage(Record, frozen=True):
     used: dict[str, Use] = {}
     # Those that will miss their deadline, by the estimates.
     at_risk: tuple[str, ...] = ()
+    # Those whose GPUs are mock ones: numbers without a device.
+    mock_gpus: tuple[str, ...] = ()
 
 
 class JobDetail(Record, frozen=True):
@@ -59,10 +61,14 @@ class JobDetail(Record, frozen=True):
     # Why a pending job waits.
     waiting: Waiting | None = None
     array_counts: dict[Phase, int] | None = None
+    # How many tasks of an array may hold a place at once; None: as many as there is room for.
+    array_throttle: int | None = None
     # Of all attempts up to now; of an array, of all its tasks.
     used: Use = Use()
     # Whether it will meet its deadline, while that is open.
     deadline: DeadlineSeen | None = None
+    # The GPUs it holds or held are mock ones: numbers without a device.
+    mock_gpus: bool = False
 
 
 class OutputList(Record, frozen=True, omit_defaults=False):
@@ -102,3 +108,60 @@ class SubmitBody(Record, frozen=True):
     estimate_cores: Annotated[float, Meta(ge=0.001, le=4096.0)] | None = None
     # Recorded as the caller's claim (`spec.claimedCost`) and shown: what a job will cost is for the server to say.
     cost_estimate: Cost | None = None
+
+
+# ---- schedules
+
+
+class CronBody(Record, frozen=True):
+    """A job and when it is made: five fields, minute hour day-of-month month day-of-week, in a time zone."""
+
+    schedule: CronText
+    spec: JobSpec
+    zone: ZoneName = "UTC"
+    missed: MissedRuns = "skip"
+    overlap: Overlap = "forbid"
+
+
+class CronView(Record, frozen=True):
+    """A schedule, its next moments and what came of the last ones, the newest first."""
+
+    name: str
+    schedule: str
+    zone: str
+    missed: MissedRuns
+    overlap: Overlap
+    # Why it does not fire; empty while it does.
+    paused: str
+    created_at: float
+    created_by: str
+    spec: JobSpec
+    next_at: tuple[float, ...] = ()
+    history: tuple[CronFiring, ...] = ()
+
+
+class CronList(Record, frozen=True):
+    """By name."""
+
+    crons: tuple[CronView, ...]
+
+
+# ---- lines of output that were searched for
+
+
+class LogLine(Shown, frozen=True):
+    """A line, and the byte of the log it begins at."""
+
+    offset: int
+    text: str
+
+
+class LogMatches(Shown, frozen=True):
+    """Lines of one attempt and rank that contain a text. The search goes on at `next`; `complete`: there is no more."""
+
+    attempt: int
+    rank: int
+    lines: tuple[LogLine, ...]
+    next: int
+    size: int
+    complete: bool

@@ -75,3 +75,5 @@ class PoolView(Record, frozen=True):
     power_watts: float
     # When a job of such a size would start if it were submitted now.
     shapes: tuple[ShapeEta, ...]
+    # How many of its GPUs are mock ones: numbers without a device.
+    mock_gpus: int = 0

@@ -6,7 +6,7 @@ from ares.model.base import Record
 
 ReasonCode = Literal[
     "NO_NODES", "NO_READY_NODES", "SELECTOR_MISMATCH", "AFFINITY_UNMET", "JOB_AFFINITY_UNMET", "RESIDENCY_UNMET",
-    "TAINTED", "ISOLATION_UNMET", "SPOT_ONLY", "HARD_LIMIT", "POWER_CAP", "REFUSED_BY_PLUGIN",
+    "TAINTED", "ISOLATION_UNMET", "SPOT_ONLY", "HARD_LIMIT", "ARRAY_THROTTLE", "POWER_CAP", "REFUSED_BY_PLUGIN",
     "INFEASIBLE_CPU", "INFEASIBLE_MEMORY", "INFEASIBLE_GPU", "INFEASIBLE_GPU_MODEL", "INFEASIBLE_DEVICE",
     "INFEASIBLE_LICENCE", "INFEASIBLE_NUMA", "INFEASIBLE_TOPOLOGY", "INFEASIBLE_GANG", "INFEASIBLE_LIMIT",
     "INFEASIBLE_POWER",
@@ -15,6 +15,7 @@ ReasonCode = Literal[
     "HELD_BACK", "RESERVED", "RESERVATION_PLANNED", "RESERVATION_FULL", "RESERVATION_ENDING",
     "WAITING_FOR_EVICTION", "WAITING_FOR_FASTER", "NEXT_CYCLE",
     "RETRIES_PAUSED",
+    "HELD", "BEGIN_AT", "WAITING_FOR_JOB", "WAITING_FOR_FLOW",
 ]  # fmt: skip
 # "yours": change the job. "wait": it will fit when others end. "operator": the cluster needs attention.
 Remedy = Literal["yours", "wait", "operator"]
@@ -30,6 +31,7 @@ REMEDIES: dict[ReasonCode, Remedy] = {
     "ISOLATION_UNMET": "operator",
     "SPOT_ONLY": "yours",
     "HARD_LIMIT": "wait",
+    "ARRAY_THROTTLE": "wait",
     "POWER_CAP": "wait",
     "REFUSED_BY_PLUGIN": "operator",
     "INFEASIBLE_CPU": "yours",
@@ -60,6 +62,10 @@ REMEDIES: dict[ReasonCode, Remedy] = {
     "WAITING_FOR_FASTER": "wait",
     "NEXT_CYCLE": "wait",
     "RETRIES_PAUSED": "yours",
+    "HELD": "yours",
+    "BEGIN_AT": "wait",
+    "WAITING_FOR_JOB": "wait",
+    "WAITING_FOR_FLOW": "wait",
 }
 
 

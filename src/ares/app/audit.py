@@ -98,7 +98,7 @@ def check_all(
     sealer = _sealer(config)
     mine = {head.chain for head in heads if sealer is not None and head.key == sealer.key}
     missing = gone if not config.store_url.startswith("etcd:") else gone & (mine | {named(config)})
-    trusted = {one.id: one for one in public if key in (None, one.id)}
+    trusted = {public_key.id: public_key for public_key in public if key in (None, public_key.id)}
 
     def look(chain: str) -> ChainReport:
         lines = (line for segment in files.segments(chain) for line in files.lines(segment))

@@ -1,11 +1,11 @@
 """The installation's authority for machine certificates: its files, and the certificate of the agents' port."""
 
-import os
 import time
 from pathlib import Path
 from typing import Final
 
 from ares.adapters.certificates.x509 import NoAuthority, X509Issuer, make_authority
+from ares.app import connection_file
 from ares.app.config import AgentsConfig, Config, ConfigError
 from ares.core import keys
 from ares.core.access.certificates import LIFE_S, renew_after_s
@@ -70,19 +70,5 @@ def _make(installation: str, certificate: Path, key: Path) -> None:
     """The key first: a certificate without it would look like an authority that was lost."""
     made = make_authority(installation, int(time.time()))
     key.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write(key, made.key, 0o600)
-    _write(certificate, made.certificate, 0o644)
-
-
-def _write(path: Path, text: str, mode: int) -> None:
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    connection_file.replace(key, made.key.encode())
+    connection_file.replace(certificate, made.certificate.encode(), 0o644)

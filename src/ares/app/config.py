@@ -91,6 +91,8 @@ class LimitsConfig(ServerLimits, frozen=True, kw_only=True, forbid_unknown_field
     retries_per_minute: Annotated[int, Meta(ge=1, le=10_000_000)] = 600
     # Of the files that one rank of an attempt hands over, and of what it writes to its log.
     output_mib_max: Annotated[int, Meta(ge=1, le=1 << 30)] = 100 * 1024
+    # Of the files that a job starts with.
+    project_mib_max: Annotated[int, Meta(ge=1, le=1 << 30)] = 20 * 1024
     log_mib_max: Annotated[int, Meta(ge=1, le=1 << 20)] = 64
     # What one tenant's logs and outputs may hold, each; never more than half of the disk they are on.
     tenant_log_mib_max: Annotated[int, Meta(ge=1, le=1 << 30)] = 50 * 1024
@@ -165,6 +167,8 @@ class NodeConfig(Section, frozen=True):
     drain_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 60.0
     # A file whose appearance says that the machine is about to be taken away: as if the agent was told to stop.
     notice_file: str = ""
+    # Files of projects that jobs here started with, kept for the next ones; the longest unused go first.
+    cache_mib: Annotated[int, Meta(ge=1, le=1 << 30)] = 20 * 1024
     sandbox: SandboxConfig = SandboxConfig()
 
 
@@ -208,7 +212,9 @@ class Config(Section, frozen=True):
 
     @property
     def providers(self) -> tuple[Provider, ...]:
-        return tuple(Provider(name=name, **msgspec.structs.asdict(one)) for name, one in self.auth.oidc.items())
+        return tuple(
+            Provider(name=name, **msgspec.structs.asdict(provider)) for name, provider in self.auth.oidc.items()
+        )
 
     @property
     def store_url(self) -> str:
@@ -360,20 +366,24 @@ def _convert(tree: dict[str, Any], origin: Mapping[str, str]) -> Config:
     return config
 
 
-def _wrong_provider(one: Provider, providers: Sequence[Provider]) -> str:
+def _wrong_provider(provider: Provider, providers: Sequence[Provider]) -> str:
     """What is wrong with it, empty when nothing is."""
-    for field, text in (("jwks_url", one.jwks_url), ("device_url", one.device_url), ("token_url", one.token_url)):
+    for field, text in (
+        ("jwks_url", provider.jwks_url),
+        ("device_url", provider.device_url),
+        ("token_url", provider.token_url),
+    ):
         url = urlsplit(text)
         local = url.scheme == "http" and url.hostname in ("localhost", "127.0.0.1", "::1")
         if (text or field == "jwks_url") and not (url.scheme == "https" and url.hostname) and not local:
             return f"{field} {text!r} is not an https:// URL"
-    if sum(other.issuer == one.issuer for other in providers) > 1:
-        return f"the issuer {one.issuer!r} is configured twice"
-    if one.create and not (one.tenant or one.tenant_claim):
+    if sum(other.issuer == provider.issuer for other in providers) > 1:
+        return f"the issuer {provider.issuer!r} is configured twice"
+    if provider.create and not (provider.tenant or provider.tenant_claim):
         return "with create = true, say where new users go: tenant or tenant_claim"
-    if bool(one.role_claim) != bool(one.roles):
+    if bool(provider.role_claim) != bool(provider.roles):
         return "role_claim and roles go together"
-    if bool(one.device_url) != bool(one.token_url) or (one.device_url and not one.client_id):
+    if bool(provider.device_url) != bool(provider.token_url) or (provider.device_url and not provider.client_id):
         return "for `ares login`, give client_id, device_url and token_url"
     return ""
 

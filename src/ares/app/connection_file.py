@@ -36,10 +36,10 @@ def write(home: Path, **values: str) -> None:
     replace(path, json.dumps(wanted).encode())
 
 
-def replace(path: Path, data: bytes) -> None:
-    """All of the file or none of it, also after a power cut; only the owner may read it."""
+def replace(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """All of the file or none of it, also after a power cut; only the owner may read it, unless `mode` says more."""
     fresh = path.with_suffix(f".{os.getpid()}.tmp")
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

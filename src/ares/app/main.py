@@ -17,9 +17,13 @@ PROGRAM = "ares"
 
 # Command -> its module. In the order of `ares --help`.
 COMMANDS = {
-    "up": "up", "down": "up", "submit": "submit", "jobs": "jobs", "show": "show", "logs": "logs",
-    "outputs": "outputs", "wait": "wait",
-    "cancel": "change", "retry": "change", "explain": "explain", "plan": "plan", "prio": "prio", "sla": "sla",
+    "up": "up", "down": "up", "doctor": "doctor", "submit": "submit", "jobs": "jobs", "show": "show", "logs": "logs",
+    "outputs": "outputs", "wait": "wait", "eff": "eff",
+    "exec": "enter", "attach": "enter", "shell": "shell", "jupyter": "shell", "cp": "copy",
+    "port-forward": "forward", "top": "top",
+    "cancel": "change", "hold": "hold", "release": "hold", "retry": "change", "update": "steer",
+    "requeue": "steer", "cron": "cron", "flow": "flow",
+    "explain": "explain", "plan": "plan", "prio": "prio", "sla": "sla",
     "predict": "predict", "why-preempted": "preempted", "replay": "replay", "usage": "usage", "events": "events",
     "nodes": "nodes",
     "node": "nodes", "pools": "pools", "lease": "nodes", "reserve": "reserve", "reservations": "reserve",
@@ -36,7 +40,11 @@ COMMANDS = {
 
 
 # Modules whose commands are programs of this package; all others talk to a server and lie in `edge.cli.commands`.
-PROGRAMS = frozenset(("audit", "chaos", "predict", "serve", "sim", "simulate", "tune", "up", "verify"))
+PROGRAMS = frozenset(("audit", "chaos", "doctor", "predict", "serve", "sim", "simulate", "tune", "up", "verify"))
+
+
+# Programs whose commands people type out of habit.
+_PREFIXES = frozenset(("kubectl", "sky", "dstack", "slurm", "docker"))
 
 
 class Commands(click.Group):
@@ -60,8 +68,14 @@ class Commands(click.Group):
             return super().resolve_command(ctx, args)
         from difflib import get_close_matches
 
+        from ares.edge.cli.hints import for_command
+
+        # `ares kubectl get pods` and `ares get pods` mean the same.
+        words = args[1:] if name in _PREFIXES and len(args) > 1 else args
+        known = for_command(words) or (f"{PROGRAM} {words[0]}" if words[0] in COMMANDS else "")
         close = get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean `{PROGRAM} {close[0]}`?" if close else f"`{PROGRAM} --help` lists the commands"
+        meant = known or (f"{PROGRAM} {close[0]}" if close else "")
+        hint = f"did you mean `{meant}`?" if meant else f"`{PROGRAM} --help` lists the commands"
         raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
 
 
@@ -100,7 +114,7 @@ def run(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else PROGRAM
-        return report(error.format_message(), f"`{where} --help` shows how to use it", 2)
+        return report(error.format_message(), _way_out(error) or f"`{where} --help` shows how to use it", 2)
     except click.ClickException as error:
         return report(error.format_message(), "", 1)
     except (click.Abort, KeyboardInterrupt):
@@ -114,6 +128,16 @@ def run(arguments: list[str] | None = None) -> int:
             raise
         return _unexpected(error)
     return code if isinstance(code, int) else 0
+
+
+def _way_out(error: click.UsageError) -> str:
+    """What to write instead of an option that other tools have."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return ""
+    from ares.edge.cli.hints import for_option
+
+    instead = for_option(error.ctx.info_name or "", error.option_name)
+    return f"here it is {instead}" if instead else ""
 
 
 def _unexpected(error: Exception) -> int:

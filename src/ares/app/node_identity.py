@@ -22,7 +22,8 @@ from ares.ports.link import LinkBroken, LinkRefused, Proof
 log = structlog.get_logger()
 
 _REACH_EVERY_S: Final = 0.2
-_JOIN_WITHIN_S: Final = 60.0
+# The same trouble is told so often.
+_SAY_AGAIN_S: Final = 30.0
 _API_PORT: Final = 8642
 
 
@@ -63,8 +64,8 @@ class Joining:
         return Joined(proof=proof)
 
     async def join(self) -> Joined | None:
-        """Keeps trying while the control plane is coming up. A refusal is for good."""
-        deadline = SystemClock().monotonic() + _JOIN_WITHIN_S
+        """Keeps trying until the control plane answers, and says why it does not. A refusal is for good."""
+        said, said_at = "", 0.0
         while self._token or self._auto_join:
             try:
                 token = self._token or await self._ask_token()
@@ -73,9 +74,10 @@ class Joining:
                 log.error("agent.join_refused", node=self._name, why=str(refusal))
                 return None
             except (LinkBroken, AresError, OSError, ValueError) as error:
-                if SystemClock().monotonic() > deadline:
-                    log.error("agent.join_failed", error=str(error))
-                    return None
+                why, now = str(error), SystemClock().monotonic()
+                if why != said or now - said_at > _SAY_AGAIN_S:
+                    log.warning("agent.cannot_reach_server", node=self._name, why=why, next="it goes on trying")
+                    said, said_at = why, now
                 await asyncio.sleep(_REACH_EVERY_S)
         return None
 

@@ -182,14 +182,14 @@ def _action(guard: _Guard, value: Any) -> Callable[[Trial], None]:
     def acted(trial: Trial) -> None:
         checkpoint = trial.txn.checkpoint()
         lists: tuple[list[Any], ...] = (trial.placed, trial.evictions, trial.resized, trial.unheld)
-        before = [len(one) for one in lists]
+        before = [len(listed) for listed in lists]
         try:
             guard.call(action, trial)
         except Exception:
             # Nothing of what it had begun is proposed.
             trial.txn.rollback(checkpoint)
-            for one, count in zip(lists, before, strict=True):
-                del one[count:]
+            for listed, count in zip(lists, before, strict=True):
+                del listed[count:]
 
     return acted
 

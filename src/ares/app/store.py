@@ -10,6 +10,7 @@ import msgspec
 
 from ares.adapters.blobs.files import flaw
 from ares.adapters.clocks import SystemClock, SystemRng
+from ares.adapters.projects.files import project_flaw
 from ares.adapters.store import sqlite
 from ares.adapters.store.epoch import begin_epoch
 from ares.adapters.store.open import open_store, take_snapshot
@@ -44,6 +45,11 @@ def look(config: Config, progress: Progress) -> Snapshot:
 def output_flaws(config: Config) -> Callable[[AttemptRef, OutputFile], str]:
     """What is wrong with a file that was handed over, in words; nothing when it is as it was committed."""
     return partial(flaw, config.outputs_path)
+
+
+def project_flaws(config: Config) -> Callable[[str, str], str]:
+    """The same of the files that jobs start with, by tenant and digest."""
+    return partial(project_flaw, config.outputs_path)
 
 
 def new_epoch(config: Config, above: int) -> int:

@@ -12,21 +12,35 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
+import msgspec
 import structlog
 
-from ares.app import config_transfer
-from ares.app.config import STDIN, Config, ConfigError
+from ares.app import connection_file
+from ares.app.config import MAPS, STDIN, Config, ConfigError, NodeConfig
 from ares.app.connection_file import connection
 from ares.app.ports import require_ports, require_safe
 from ares.app.processes import SUPERVISOR, run
+from ares.core.net.addresses import is_loopback
+from ares.model.node import Taint
 
 log = structlog.get_logger()
 
-__all__ = ["LOG_FILE", "UpError", "connection", "is_up", "require_as_given", "start_detached", "stop", "supervise"]
+__all__ = [
+    "LOG_FILE",
+    "UpError",
+    "connection",
+    "is_up",
+    "last_error",
+    "require_as_given",
+    "start_detached",
+    "stop",
+    "supervise",
+]
 
 LOCK_FILE = "up.lock"
 LOG_FILE = "up.log"
@@ -40,6 +54,8 @@ _DOWN_S = 120.0
 _TOLD = 5
 # How the command line writes errors.
 _ERROR, _FIX = "error: ", "fix: "
+# Of a log that is looked through for its last error.
+_LOG_READ_MAX = 1 << 20
 
 
 class UpError(Exception):
@@ -63,8 +79,8 @@ def supervise(config: Config) -> int:
         # Checked here, so that the error is at the start of the log.
         require_safe(config)
         require_ports(config)
-        whole = config_transfer.settled(config)
-        config_transfer.leave(whole)
+        whole = settled(config)
+        leave_config(whole)
         return run(lambda stop: _supervise(whole, stop))
 
 
@@ -148,7 +164,7 @@ async def _end(process: subprocess.Popen[bytes], ended: "asyncio.Task[int]", sto
 def _spawn(config: Config, *command: str) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-m", "ares", *command, "--config", STDIN],
-        env=config_transfer.environment(config, {SUPERVISOR: str(os.getpid())}),
+        env=environment(config, {SUPERVISOR: str(os.getpid())}),
         stdin=subprocess.PIPE,
     )
     _hand(process, config)
@@ -159,7 +175,7 @@ def _hand(process: subprocess.Popen[bytes], config: Config) -> None:
     """The whole configuration, by a way that nothing else can come by."""
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin:
-        process.stdin.write(config_transfer.text(config))
+        process.stdin.write(config_text(config))
 
 
 # ---- starting and stopping it from a terminal
@@ -178,6 +194,18 @@ def is_up(home: Path) -> bool:
     return False
 
 
+def last_error(path: Path, offset: int = 0, *, within: int | None = None) -> UpError | None:
+    """The last error in a log, or among its last lines, in the words of the process that had it."""
+    with open(path, errors="replace") as file:
+        file.seek(max(offset, path.stat().st_size - _LOG_READ_MAX))
+        lines = file.read().splitlines()[-(within or 0) :]
+    at = next((n for n in range(len(lines) - 1, -1, -1) if lines[n].startswith(_ERROR)), None)
+    if at is None:
+        return None
+    fix = lines[at + 1] if at + 1 < len(lines) else ""
+    return UpError(lines[at].removeprefix(_ERROR), fix.removeprefix(_FIX) if fix.startswith(_FIX) else "")
+
+
 @dataclass(frozen=True, slots=True)
 class SupervisorStart:
     """A supervisor on its way."""
@@ -189,14 +217,7 @@ class SupervisorStart:
 
     def failure(self) -> UpError | None:
         """The last error in the log, in the words of the process that had it."""
-        with open(self.log, errors="replace") as file:
-            file.seek(self.offset)
-            lines = file.read().splitlines()
-        at = next((n for n in range(len(lines) - 1, -1, -1) if lines[n].startswith(_ERROR)), None)
-        if at is None:
-            return None
-        fix = lines[at + 1] if at + 1 < len(lines) else ""
-        return UpError(lines[at].removeprefix(_ERROR), fix.removeprefix(_FIX) if fix.startswith(_FIX) else "")
+        return last_error(self.log, self.offset)
 
     def require_alive(self) -> None:
         if self.process.poll() is not None:
@@ -208,13 +229,13 @@ def start_detached(config: Config) -> SupervisorStart:
     require_safe(config)
     require_ports(config)
     config.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    whole = config_transfer.settled(config)
+    whole = settled(config)
     path = config.home_path / LOG_FILE
     with open(path, "ab") as output:
         offset = output.tell()
         process = subprocess.Popen(
             [sys.executable, "-m", "ares", "up", "--foreground", "--config", STDIN],
-            env=config_transfer.environment(config),
+            env=environment(config),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
@@ -226,7 +247,7 @@ def start_detached(config: Config) -> SupervisorStart:
 
 def require_as_given(config: Config, keys: frozenset[str] | None) -> None:
     """What runs already has these values, or it is said that it does not. None stands for all of them."""
-    other = config_transfer.differences(config.home_path, config, keys)
+    other = config_differences(config.home_path, config, keys)
     if other:
         more = f", and {len(other) - _TOLD} more" if len(other) > _TOLD else ""
         raise UpError(
@@ -248,3 +269,79 @@ def stop(home: Path, timeout_s: float = _DOWN_S) -> bool:
             )
         time.sleep(0.1)
     return True
+
+
+# What a supervisor was started with, for `ares up` to compare with.
+# ---- a whole configuration on its way to another process of ours: what was given to one is used by all of them
+
+_FILE = "up.json"
+_ANY = ("0.0.0.0", "::", "")
+
+
+def settled(config: Config) -> Config:
+    """With what follows from the agent being beside its server. What was given stays as it was given."""
+    node, agents = config.node, config.agents
+    if node.servers == NodeConfig().servers:
+        if not agents.port:
+            raise ConfigError(
+                "agents.port is 0, a port nobody knows, and the agent beside the server has to find it",
+                "choose one, as in --set agents.port=8643",
+            )
+        host = "127.0.0.1" if agents.host in _ANY else agents.host
+        shown = f"[{host}]" if ":" in host else host
+        node = msgspec.structs.replace(node, servers=(f"{shown}:{agents.port}",))
+    if agents.tls == "auto" and not is_loopback(agents.host):
+        # The server has TLS there; the agent, which comes by loopback, could not tell.
+        agents = msgspec.structs.replace(agents, tls="on")
+    node = msgspec.structs.replace(node, name=node.name or "local", mock_gpu=node.mock_gpu or "auto")
+    return msgspec.structs.replace(config, node=node, agents=agents)
+
+
+def config_text(config: Config) -> bytes:
+    """As a configuration file has it."""
+    tree = cast("dict[str, Any]", msgspec.to_builtins(config))
+    tree["node"]["taints"] = [_taint(taint) for taint in config.node.taints]
+    return msgspec.json.encode(tree)
+
+
+def _taint(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}"
+
+
+def environment(config: Config, more: Mapping[str, str] = {}) -> dict[str, str]:
+    """For a process that is given the whole configuration: nothing in its surroundings adds to it."""
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not (name.startswith("ARES_") and "__" in name) and name != "ARES_MOCK_GPU"
+    }
+    return {**own, "ARES_HOME": config.home, **more}
+
+
+def leave_config(config: Config) -> None:
+    """Writes the configuration for commands that start while the platform runs."""
+    connection_file.replace(config.home_path / _FILE, config_text(config))
+
+
+def config_differences(home: Path, wanted: Config, keys: frozenset[str] | None) -> list[str]:
+    """Of what runs there, the values that are not as wanted: all of them, or of these keys."""
+    try:
+        running = dict(_leaves(msgspec.json.decode((home / _FILE).read_bytes())))
+    except (OSError, msgspec.DecodeError):
+        return []
+    asked = dict(_leaves(msgspec.json.decode(config_text(settled(wanted)))))
+    return [
+        f"{key} is {running.get(key)!r}, not {value!r}"
+        for key, value in asked.items()
+        if running.get(key) != value
+        and (keys is None or any(key == named or named.startswith(f"{key}.") for named in keys))
+    ]
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict) and key not in MAPS:
+            yield from _leaves(cast("dict[str, Any]", value), f"{key}.")
+        else:
+            yield key, value

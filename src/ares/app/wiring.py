@@ -11,28 +11,28 @@ from urllib.parse import urlsplit
 import structlog
 from opentelemetry.trace import get_tracer
 
-from ares.adapters.alerts.email import Smtp
-from ares.adapters.alerts.notifier import ChannelNotifier
+from ares.adapters.alerts.notifier import ChannelNotifier, Smtp
 from ares.adapters.blobs.files import FileBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.decisions.files import FileDecisions
 from ares.adapters.disk import Disks
+from ares.adapters.disk_quota import DiskShares, Reserve, TenantRoom
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.planning.process import ProcessPlanning
 from ares.adapters.policy.cel import CelRules
+from ares.adapters.projects.files import FileProjects
 from ares.adapters.secrets.rings import FileRing
 from ares.adapters.secrets.vault import EnvelopeVault
 from ares.adapters.store.epoch import decode as decode_epoch
 from ares.adapters.store.epoch import ensure_epoch
-from ares.adapters.store.format import ensure_format, keep_to_format
-from ares.adapters.store.open import open_store
+from ares.adapters.store.open import ensure_format, keep_to_format, open_store
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.adapters.witness import DecidingLock
 from ares.app import audit, plugins
 from ares.app.authority import Serving, authority_files, authority_of, has_tls
 from ares.app.config import Config
-from ares.app.disks import rooms_of
-from ares.control.replica import Ports, Replica, ReplicaTerms
+from ares.control.replica import Replica
+from ares.control.replica_terms import Ports, ReplicaTerms
 from ares.control.state.ids import base32
 from ares.core import keys
 from ares.edge.grpc.agents import AgentServer
@@ -91,7 +91,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
     ports = Ports(
         store=store, clock=clock, rng=rng, telemetry=telemetry, decisions=kept, issuer=issuer,
         logs=FileLogs(config.logs_path, rooms.logs), blobs=FileBlobs(config.outputs_path, rooms.outputs),
-        planning=planning, reserves=rooms,
+        projects=FileProjects(config.outputs_path, rooms.outputs), planning=planning, reserves=rooms,
         rules=CelRules(), notifier=_notifier(config, clock),
         provider_keys=provider_keys(config, clock),
         vault=EnvelopeVault(FileRing(config.secrets_path)),
@@ -112,6 +112,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         retries_per_minute=config.limits.retries_per_minute,
         keep_s=config.limits.keep_days * 86_400,
         output_bytes_max=config.limits.output_mib_max << 20,
+        project_bytes_max=config.limits.project_mib_max << 20,
         log_bytes_max=config.limits.log_mib_max << 20,
         timing=config.timing,
         audit_required=config.audit.required,
@@ -205,7 +206,13 @@ class ControlPlane:
         await replica.open_audit()
         await replica.authority.open()
         agents = AgentServer(
-            replica.sessions, replica.tokens, replica.authority, replica.audit, self.assembled.telemetry
+            replica.sessions,
+            replica.staging,
+            replica.job_sessions,
+            replica.tokens,
+            replica.authority,
+            replica.audit,
+            self.assembled.telemetry,
         )
         self._started.push_async_callback(agents.stop, _DRAIN_S)
         self._started.push_async_callback(self._announce)
@@ -288,3 +295,37 @@ class ControlPlane:
                 task.cancel()
             # A cancellation is lost where it meets the end of what was waited for: then once more.
             _, left = await asyncio.wait(left, timeout=_CANCEL_AGAIN_S)
+
+
+# ---- disks: what is reserved on each, and what tenants may hold there
+
+
+@dataclass(frozen=True, slots=True)
+class ServerDisks:
+    """`ports.disk.Reserves`, and the room that each kind of file has."""
+
+    home: TenantRoom
+    logs: TenantRoom
+    outputs: TenantRoom
+    reserves: tuple[tuple[str, Reserve], ...]
+
+    def short(self) -> str:
+        """The first of its disks on which less is left than is reserved, in words; empty when there is none."""
+        return next((f"{where}: {lacking}" for where, reserve in self.reserves if (lacking := reserve.short())), "")
+
+
+def rooms_of(config: Config) -> ServerDisks:
+    limits = config.limits
+    paths = {"home": config.home_path, "logs": config.logs_path, "outputs": config.outputs_path}
+    for path in paths.values():
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    reserves = {name: Reserve(path, limits.disk_reserve_mib, limits.disk_reserve_files) for name, path in paths.items()}
+    logs = DiskShares(config.logs_path, limits.tenant_log_mib_max, limits.tenant_files_max)
+    outputs = DiskShares(config.outputs_path, limits.tenant_output_mib_max, limits.tenant_files_max)
+    return ServerDisks(
+        home=TenantRoom(reserves["home"]),
+        logs=TenantRoom(reserves["logs"], logs),
+        outputs=TenantRoom(reserves["outputs"], outputs),
+        reserves=tuple(reserves.items()),
+    )

@@ -6,7 +6,6 @@ The platform runs it on real ones, the tests and the simulator on their own: the
 import asyncio
 import hashlib
 from collections.abc import Coroutine
-from dataclasses import dataclass
 
 from ares.control.access.account_check import AccountCheck
 from ares.control.access.logins import Logins
@@ -16,13 +15,20 @@ from ares.control.access.tokens import Tokens
 from ares.control.access.users import Users
 from ares.control.execution.enrolment import Enrolment
 from ares.control.execution.handover import Handover
-from ares.control.execution.log_intake import LOG_BYTES_MAX, LogKeeper
+from ares.control.execution.job_sessions import JobSessions
+from ares.control.execution.log_intake import LogKeeper
 from ares.control.execution.progress import ProgressBoard
 from ares.control.execution.reports import Reports
 from ares.control.execution.rights import Rights
-from ares.control.execution.sessions import ACK_WITHIN_S, Sessions
+from ares.control.execution.sessions import Sessions
+from ares.control.execution.staging import Staging
 from ares.control.execution.transitions import Transitions
-from ares.control.execution.uploads import OUTPUT_BYTES_MAX, Uploads
+from ares.control.execution.uploads import Uploads
+from ares.control.flow.flow_index import FlowIndex
+from ares.control.flow.releases import Releases
+from ares.control.flow.submission import FlowSubmission
+from ares.control.flow.waiting_reasons import WaitingReasons
+from ares.control.flow.workflows import Workflows
 from ares.control.governance.alert_delivery import Delivery
 from ares.control.governance.alerts import Alerts
 from ares.control.governance.audit import Audit
@@ -47,7 +53,9 @@ from ares.control.queries.nodes import Nodes
 from ares.control.queries.outputs import OutputReader
 from ares.control.queries.pending_metrics import PendingMetrics
 from ares.control.queries.pools import Pools
+from ares.control.queries.steering import Steering
 from ares.control.queries.usage import Spending
+from ares.control.replica_terms import Ports, ReplicaTerms
 from ares.control.scheduler.budget_watch import BudgetWatch
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.scheduler.consolidate import Consolidate
@@ -55,116 +63,38 @@ from ares.control.scheduler.deadlines import Deadlines
 from ares.control.scheduler.decisions import Decisions
 from ares.control.scheduler.drain import Drain
 from ares.control.scheduler.gaps import Gaps
-from ares.control.scheduler.loop import LINGER_S, SchedulerLoop
+from ares.control.scheduler.loop import SchedulerLoop
 from ares.control.scheduler.monitor import Monitor
-from ares.control.scheduler.plugins import NO_PLUGINS, Loaded, Plugins
+from ares.control.scheduler.plugins import Plugins
 from ares.control.scheduler.predictions import Predictions
 from ares.control.scheduler.profiles import Profiles
-from ares.control.scheduler.proposer import PACE, PlannerPace, Proposer
+from ares.control.scheduler.proposer import Proposer
 from ares.control.scheduler.quarantine import Quarantine
 from ares.control.scheduler.reservation_windows import Book, Windows
 from ares.control.scheduler.reservations import Reservations
-from ares.control.scheduler.retries import RETRIES_PER_MINUTE, Requeue
+from ares.control.scheduler.retries import Requeue
 from ares.control.state.blob_cleanup import Leftovers
 from ares.control.state.commit import Writer
 from ares.control.state.cursors import Cursors
 from ares.control.state.epoch_guard import Settling
 from ares.control.state.leader import Leader, Reign
+from ares.control.state.project_cleanup import ProjectCleanup
 from ares.control.state.records import Records
 from ares.control.state.retention import Retention
 from ares.control.state.steady_time import Timekeeping
 from ares.control.state.view import View
 from ares.control.state.write_probe import WriteProbe
 from ares.control.submit.arrays import Arrays, Expanding
+from ares.control.submit.cron_loop import CronLoop
+from ares.control.submit.crons import Crons
 from ares.control.submit.draft import Drafting, Room
 from ares.control.submit.estimates import Estimates
+from ares.control.submit.oom_growth import OomGrowth
+from ares.control.submit.projects import Projects
 from ares.control.submit.quota_gate import Admissions
 from ares.control.submit.submit import Submit
-from ares.core.access.certificates import LIFE_S
-from ares.model.link import StoreLock
-from ares.model.provider import Provider
-from ares.model.timing import DEFAULT, Timing
-from ares.ports.audit import AuditPorts
-from ares.ports.blobs import Blobs
-from ares.ports.certificates import Issuer
-from ares.ports.clock import Clock, Rng
-from ares.ports.decisions import DecisionLog
-from ares.ports.disk import Disk, Reserves
-from ares.ports.logs import Logs
-from ares.ports.notify import Notifier
-from ares.ports.planning import Planning
-from ares.ports.policy import CompiledRules
-from ares.ports.provider import ProviderKeys
-from ares.ports.secrets import Vault
-from ares.ports.store import Compare, Store
-from ares.ports.telemetry import Telemetry
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """Where a replica meets the world."""
-
-    store: Store
-    clock: Clock
-    rng: Rng
-    telemetry: Telemetry
-    logs: Logs
-    blobs: Blobs
-    # Where plans are made.
-    planning: Planning
-    decisions: DecisionLog | None = None
-    provider_keys: ProviderKeys | None = None
-    # Signs machines' certificates; without, they have tokens.
-    issuer: Issuer | None = None
-    # The language of policies; without it none can be saved.
-    rules: CompiledRules | None = None
-    # Without it no alert is delivered.
-    notifier: Notifier | None = None
-    # Without it no secrets are kept.
-    vault: Vault | None = None
-    # What is left of the disks it writes to, and of what is reserved there; without it that is not looked at.
-    disk: Disk | None = None
-    reserves: Reserves | None = None
-    # None: nothing is recorded.
-    audit: AuditPorts | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaTerms:
-    """What a replica is told about itself."""
-
-    replica: str
-    epoch: int
-    store_id: str
-    cluster: str = "local"
-    # No other process can have the store open.
-    exclusive: bool = False
-    # The lock it holds while it decides, for agents on the same machine.
-    store_lock: StoreLock | None = None
-    jobs_max: int = 2_000_000
-    # Of one tenant: kept, and not ended.
-    tenant_records_max: int = 1_000_000
-    tenant_jobs_max: int = 500_000
-    # Of one tenant's failed attempts.
-    retries_per_minute: int = RETRIES_PER_MINUTE
-    keep_s: float = 35 * 86_400.0
-    # Of the files that one rank of an attempt hands over.
-    output_bytes_max: int = OUTPUT_BYTES_MAX
-    # Of what one rank of an attempt writes.
-    log_bytes_max: int = LOG_BYTES_MAX
-    timing: Timing = DEFAULT
-    # Identity providers that are trusted.
-    providers: tuple[Provider, ...] = ()
-    plugins: Loaded = NO_PLUGINS
-    # How long a machine's certificate is good.
-    certificate_s: int = LIFE_S
-    # What cannot be recorded is not done.
-    audit_required: bool = True
-    audit_keep_s: float = 400 * 86_400.0
-    # How long a scheduling cycle and an acknowledgement wait for company.
-    linger_s: float = LINGER_S
-    ack_within_s: float = ACK_WITHIN_S
-    pace: PlannerPace = PACE
+from ares.control.submit.updates import Updates
+from ares.ports.store import Compare
 
 
 class Replica:
@@ -193,23 +123,35 @@ class Replica:
         self.nodes = Nodes(store, view, clock)
         self._reading(ports, terms)
         self.sessions = self._agents(ports, terms)
+        self.job_sessions = JobSessions(view, self.sessions.by_node, rng)
         self._scheduling(ports, terms)
         self.arrays = Arrays(view, self.expanding, clock)
-        self.retention = Retention(store, view, ports.logs, ports.blobs, self.time.keeping, terms.keep_s)
+        self.crons = Crons(store, view, self.projects, clock)
+        self.cron_loop = CronLoop(store, view, self.submit, self.transitions, self._standing, self.alerts, clock)
+        self.project_cleanup = ProjectCleanup(ports.projects, store, view, clock)
+        self.retention = Retention(
+            store, view, ports.logs, ports.blobs, self.time.keeping, terms.keep_s,
+            awaited=self.releases.awaited, members=self.flow_index.members,
+        )  # fmt: skip
 
     def _identities(self, ports: Ports, terms: ReplicaTerms) -> None:
         store, view, clock = ports.store, self.view, ports.clock
         self.tenants = Tenants(store, view, clock)
         self.users = Users(store, view, clock, ports.rng)
-        standing = AccountCheck(store, view)
+        self._standing = standing = AccountCheck(store, view)
         self.logins = Logins(self.users, standing, terms.providers, ports.provider_keys)
         self.tokens = Tokens(store, view, self.time.ending, ports.rng, standing, self.logins, self.time.keeping)
         self.authority = MachineAuthority(store, view, self.time.ending, ports.issuer, terms.certificate_s)
 
     def _reading(self, ports: Ports, terms: ReplicaTerms) -> None:
         store, view, clock, planner = ports.store, self.view, ports.clock, self.planner
+        reasons = WaitingReasons(view, self.flow_index, clock)
         self.jobs = Jobs(
-            store, view, self.transitions, self.submit, self.expanding, planner, self.deadlines, self._cursors, clock
+            store, view, self.transitions, self.submit, self.expanding, planner, self.deadlines, reasons, self._cursors,
+            clock,
+        )  # fmt: skip
+        self.steering = Steering(
+            view, Records(store, view), self.jobs.listing, self.transitions, self.updates, self.expanding
         )
         self.events = EventStream(store, view)
         self.logs = LogReader(view, ports.logs, clock)
@@ -219,7 +161,7 @@ class Replica:
         self.health = Health(
             view, self.leader, clock, proof, ports.disk, terms.plugins.refused, self.disk_watch, self.proposer.cut
         )
-        self.explain = Explain(store, view, planner, self.decisions, clock)
+        self.explain = Explain(store, view, planner, self.decisions, reasons, clock)
         self.spending = Spending(view, clock)
         self.plugins = Plugins(view, terms.plugins, self.proposer)
 
@@ -228,13 +170,12 @@ class Replica:
         self.secrets = Secrets(store, view, clock, ports.vault)
         self.leftovers = Leftovers(store, view, ports.blobs, clock)
         rights = Rights(view, self.audit, self.alerts, telemetry)
+        self.staging = Staging(view, ports.projects, telemetry)
         uploads = Uploads(
             rights=rights, blobs=ports.blobs, leftovers=self.leftovers, telemetry=telemetry,
             bytes_max=terms.output_bytes_max,
         )  # fmt: skip
-        keeper = LogKeeper(
-            view=view, rights=rights, logs=logs, telemetry=telemetry, bytes_max=terms.log_bytes_max
-        )  # fmt: skip
+        keeper = LogKeeper(view=view, rights=rights, logs=logs, telemetry=telemetry, bytes_max=terms.log_bytes_max)
         return Sessions(
             view=view, enrolment=Enrolment(store, clock, terms.replica, terms.timing),
             reports=Reports(self.transitions, telemetry), rights=rights, timing=terms.timing,
@@ -249,7 +190,10 @@ class Replica:
         self.monitor = Monitor(view, transitions, clock, telemetry, terms.timing)
         self.quarantine = Quarantine(store, view, clock, self.alerts)
         self.monitor.noted = self.quarantine.note
-        self.requeue = Requeue(view, transitions, clock, self.alerts, terms.retries_per_minute)
+        self.requeue = Requeue(
+            view, transitions, clock, self.alerts, terms.retries_per_minute, OomGrowth(view, self.updates).grow
+        )
+        self.releases = Releases(view, self.flow_index, transitions, clock)
         self.settling = Settling(store, clock, terms.timing, terms.epoch)
         self.schedule = SchedulerLoop(
             view, planner, self.proposer, transitions, self.decisions, clock, telemetry, linger_s=terms.linger_s,
@@ -295,7 +239,15 @@ class Replica:
             Estimates(view, self.planner), self.quotas,
         )  # fmt: skip
         self.expanding = Expanding(store, view, terms.epoch)
-        return Submit(store, writer, view, deadlines, drafting, self.expanding, admissions, self.alerts, telemetry)
+        self.updates = Updates(view, self.transitions, drafting, deadlines, admissions, clock)
+        self.projects = Projects(ports.projects, telemetry, terms.project_bytes_max)
+        submit = Submit(
+            store, writer, view, deadlines, drafting, self.expanding, admissions, self.projects, self.alerts, telemetry
+        )
+        self.flow_index = FlowIndex(view)
+        flows = FlowSubmission(store, view, submit, drafting, self.expanding, clock, ports.rng, telemetry, terms.epoch)
+        self.workflows = Workflows(store, view, self.flow_index, flows, self.transitions, clock)
+        return submit
 
     def _audit(self, ports: Ports, terms: ReplicaTerms) -> None:
         self._cursors = Cursors(hashlib.sha256(terms.store_id.encode()).digest())
@@ -358,10 +310,14 @@ class Replica:
             self.predictions.lead(guard),
             self.monitor.run(),
             self.requeue.run(),
+            self.releases.run(),
+            self.workflows.abandoned.run(),
             self.quarantine.run(),
             self.tally.run(),
             self.arrays.run(),
+            self.cron_loop.run(),
             self.retention.run(),
+            self.project_cleanup.run(),
             self.time.lead(guard),
             self.budget_watch.run(),
             self.delivery.run(guard),

@@ -101,7 +101,7 @@ def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
         spec.affinity,
         tuple(_near(term) for term in spec.job_affinity) if spec.job_affinity else (),
         tenant if spec.job_affinity else "",
-        tuple((one.key, one.value) for one in spec.tolerations) if spec.tolerations else (),
+        tuple((toleration.key, toleration.value) for toleration in spec.tolerations) if spec.tolerations else (),
         tuple(sorted(spec.residency)) if spec.residency else (),
         _inputs(spec) if spec.inputs or spec.input_refs else (),
         runs_by_model(spec) if wants.gpus else (),
@@ -115,7 +115,7 @@ def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
 
 def _inputs(spec: JobSpec) -> tuple[tuple[str, int], ...]:
     """Datasets by name with their sizes. A reference has no size: it counts as the smallest."""
-    sized = {one.name: one.size_mib for one in spec.inputs}
+    sized = {dataset.name: dataset.size_mib for dataset in spec.inputs}
     return tuple(sorted((dict.fromkeys(spec.input_refs[:_REFS_MAX], 1) | sized).items()))
 
 

@@ -24,6 +24,7 @@ TOKENS = "/tokens/"
 TENANTS = "/tenants/"
 USERS = "/users/"
 SECRETS = "/secrets/"
+CRONS = "/crons/"
 # By the digest of the identity that a provider vouches for.
 IDENTITIES = "/identities/"
 # Nodes and clusters by their certificates, "/machines/node/NAME".
@@ -32,6 +33,7 @@ MACHINES = "/machines/"
 AUTHORITY = "/authority"
 LEADER = "/leader/"
 ARRAYS = "/arrays/"
+FLOWS = "/flows/"
 PROGRESS = "/progress/"
 PROFILES = "/profiles/"
 RESERVATIONS = "/reservations/"
@@ -50,6 +52,8 @@ SPENT = "/spent/"
 # What each replica has served in a month.
 METERS = "/meters/"
 CHANNELS = "/channels/"
+# Of jobs' ends, until they were sent.
+NOTICES = "/notices/"
 # Written with every booking: of two that are made at once, one looks again.
 BOOKINGS = "/bookings"
 # What was learned about start times.
@@ -144,12 +148,20 @@ def secret(tenant_name: str, name: str) -> str:
     return f"{SECRETS}{tenant_name}/{name}"
 
 
+def cron(tenant_name: str, name: str) -> str:
+    return f"{CRONS}{tenant_name}/{name}"
+
+
 def leader(cluster: str) -> str:
     return f"{LEADER}{cluster}"
 
 
 def array(tenant: str, array_id: str) -> str:
     return f"{ARRAYS}{tenant}/{_turned(array_id)}"
+
+
+def flow(tenant: str, flow_id: str) -> str:
+    return f"{FLOWS}{tenant}/{_turned(flow_id)}"
 
 
 def progress(tenant: str, job_id: str) -> str:
@@ -191,6 +203,10 @@ def audit_key(key_id: str) -> str:
 
 def alert(tenant_name: str, alert_id: str) -> str:
     return f"{ALERTS}{scoped(tenant_name, alert_id)}"
+
+
+def notice(tenant_name: str, job_id: str) -> str:
+    return f"{NOTICES}{scoped(tenant_name, job_id)}"
 
 
 def channel(tenant_name: str, name: str) -> str:

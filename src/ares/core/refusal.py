@@ -10,8 +10,11 @@ AdmissionCode = Literal[
     "command-too-large", "deadline-not-met", "deadline-passed", "env-reserved", "env-too-large", "gang-min-above-ranks",
     "gang-not-elastic", "gang-spread-and-together", "gang-without-network",
     "gpu-memory-without-gpus", "gpu-model-without-gpus",
-    "gap-not-preemptible", "gpu-share-without-gpus", "input-ref", "job-affinity-empty", "labels-too-many", "not-utf8",
-    "nvlink-without-gpus", "policy-rejected",
+    "flow-cycle", "flow-invalid",
+    "gap-not-preemptible", "gpu-share-without-gpus", "input-ref", "job-affinity-empty", "labels-too-many",
+    "need-invalid", "need-unknown", "need-unsupported", "needs-too-many", "not-utf8",
+    "notify-on-array", "notify-unknown", "nvlink-without-gpus", "policy-rejected",
+    "project-and-workdir", "project-unknown",
     "reservation-not-yours", "reservation-over", "reservation-too-short", "reservation-too-small",
     "reservation-unknown", "secret-target", "secret-too-large", "secret-twice", "secret-unknown",
     "sla-and-deadline", "sla-unknown", "toleration-not-yours", "unsafe-restart", "warn-after-limit", "workdir-dots",
@@ -24,7 +27,9 @@ RecordCode = Literal[
     "channel-invalid", "channels-full",
     "policy-invalid", "policy-conflict", "policies-full",
     "profile-invalid", "profile-conflict",
+    "project-invalid", "project-too-much",
     "quota-invalid",
+    "cron-invalid", "crons-full",
     "reservation-invalid", "reservation-no-room", "reservation-conflict",
     "secret-invalid", "secret-conflict", "secrets-full", "secrets-key",
 ]  # fmt: skip
@@ -35,9 +40,11 @@ RoomCode = Literal[
 ]  # fmt: skip
 # A job that is not in a state for it.
 LifecycleCode = Literal["stale-fence", "terminal", "not-allowed", "budget-exhausted", "not-yours"]
+# A session in a running job that cannot be had, or not by this replica.
+SessionCode = Literal["node-elsewhere", "node-silent", "session-refused"]
 # A credential that is not accepted.
 CredentialCode = Literal["unknown", "expired", "revoked", "malformed", "bad_token", "join"]
-RefusalCode = AdmissionCode | RecordCode | QuotaCode | RoomCode | LifecycleCode | CredentialCode
+RefusalCode = AdmissionCode | RecordCode | QuotaCode | RoomCode | LifecycleCode | SessionCode | CredentialCode
 
 
 class Refusal(Record, frozen=True):

@@ -15,8 +15,10 @@ import msgspec
 from ares.model.base import Record
 
 # Raise it with a field in a record that is written again (a job's state, a node, a reservation), if its loss or its old
-# value would break a promise. Format 2: what ranks of a gang that have ended handed over (JobState.outputs).
-FORMAT: Final = 2
+# value would break a promise. Format 2: what ranks of a gang that have ended handed over (JobState.outputs). Format 3:
+# jobs that wait for a person, a time or other jobs (WAITING, SKIPPED, JobState.needs_met, JobState.flow),
+# and what a job asks for by now (JobState.update).
+FORMAT: Final = 3
 
 
 class StoreFormat(Record, frozen=True):

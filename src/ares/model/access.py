@@ -8,10 +8,12 @@ from ares.model.base import Record
 Role = Literal["viewer", "submitter", "tenant-admin", "auditor", "operator", "admin", "node", "cluster"]
 Permission = Literal[
     "self:read",
-    "jobs:read", "jobs:submit", "jobs:cancel", "jobs:retry", "logs:read", "outputs:read", "events:read",
+    "jobs:read", "jobs:submit", "jobs:cancel", "jobs:retry", "jobs:hold", "jobs:update", "jobs:extend", "jobs:exec",
+    "logs:read", "outputs:read", "events:read",
     "priority:exceed",
     "tenants:read", "tenants:admin", "users:read", "users:admin", "tokens:admin",
     "quota:read", "quota:admin", "policies:read", "policies:admin", "secrets:read", "secrets:admin",
+    "crons:read", "crons:admin",
     "audit:read", "alerts:admin",
     "nodes:read", "nodes:admit", "clusters:admin", "profile:admin", "reservations:admin", "metrics:read", "store:admin",
     "agent:link", "cluster:link", "machines:join",

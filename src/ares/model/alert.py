@@ -49,6 +49,8 @@ class AlertRecord(Record, frozen=True):
     note: Note = ""
     # Deliveries by the whole name of a channel.
     sent: dict[str, Sent] = {}
+    # Only these channels of its tenant are told, whatever alerts they carry. Empty: all that want it.
+    channels: tuple[Slug, ...] = ()
 
     @property
     def delivery(self) -> str:

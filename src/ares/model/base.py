@@ -30,3 +30,5 @@ Instant = Annotated[float, Meta(ge=0.0, le=1e11)]
 Line = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
 Words = Annotated[str, Meta(max_length=65_536)]
 Note = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$(?!\n)")]
+# Of bytes, in lower-case hexadecimal.
+Sha256 = Annotated[str, Meta(min_length=64, max_length=64, pattern=r"^[0-9a-f]+$(?!\n)")]

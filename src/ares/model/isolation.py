@@ -10,8 +10,8 @@ LEVELS: Final[tuple[Isolation, ...]] = ("any", "process", "sandbox")
 Network = Literal["host", "none"]
 
 
-def stronger(one: Isolation, other: Isolation) -> Isolation:
-    return one if LEVELS.index(one) >= LEVELS.index(other) else other
+def stronger(level: Isolation, other: Isolation) -> Isolation:
+    return level if LEVELS.index(level) >= LEVELS.index(other) else other
 
 
 # The parts of a node that make a sandbox; limits come on top, from control groups.

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
-from ares.model.base import LabelKey, LabelValue, Name, Record, Slug
+from ares.model.base import LabelKey, LabelValue, Name, Record, Sha256, Slug
 from ares.model.isolation import Isolation, Network
 from ares.model.secret import SECRETS_PER_JOB_MAX, SecretRef
 
@@ -38,6 +38,7 @@ RANKS_MAX = 4096
 DeviceKind = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$(?!\n)")]
 
 GpuModel = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9 ._-]+$(?!\n)")]
+TimeLimit = Annotated[float, Meta(ge=0.1, le=31_536_000.0)]
 Runtime = Annotated[float, Meta(ge=0.0, le=31_536_000.0)]
 # Data by where it is: "s3://bucket/key", "sha256:...", or the name of a dataset.
 InputRef = Annotated[str, Meta(min_length=1, max_length=2048, pattern=r"^[\x21-\x7e]+$(?!\n)")]
@@ -71,6 +72,9 @@ class RetryPolicy(Record, frozen=True):
     class_limits: dict[FailureClass, Annotated[int, Meta(ge=0, le=100)]] = {}
     # Exit codes that are never worth repeating.
     final_exit_codes: tuple[Annotated[int, Meta(ge=1, le=255)], ...] = ()
+    # After each end for want of memory the next attempt asks for so many times as much, up to the most; 1: as before.
+    oom_memory_factor: Annotated[float, Meta(ge=1.0, le=8.0)] = 1.0
+    oom_memory_max_mib: Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)] | None = None
 
 
 class Warn(Record, frozen=True):
@@ -144,6 +148,64 @@ class Preemption(Record, frozen=True):
     wait_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 30.0
 
 
+# ---- what a job waits for before it may be queued: other jobs, and how they have to end
+
+# When a named job has succeeded, failed, ended in any way, begun to run, or saved a checkpoint.
+NeedCondition = Literal["success", "failure", "end", "start", "checkpoint"]
+# What becomes of a job whose needs cannot be met any more, or not in time.
+Unmet = Literal["skip", "fail", "run"]
+
+# Jobs that one job may wait for: its release looks at all of them.
+PARENTS_MAX = 1000
+# Of those, jobs that exist already: the transaction that creates the job compares each of them.
+PARENTS_OUTSIDE_MAX = 50
+
+# The id of a job, an array or a task; in a workflow, the name that the workflow gives the job.
+ParentName = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)")]
+
+
+class Parent(Record, frozen=True):
+    """One job of several."""
+
+    job: ParentName
+
+
+class Need(Record, frozen=True):
+    """One condition: on `job`, or on `k` of the jobs in `of`, all of them when `k` is left out."""
+
+    job: ParentName | None = None
+    of: Annotated[tuple[Parent, ...], Meta(max_length=PARENTS_MAX)] = ()
+    k: Annotated[int, Meta(ge=1, le=PARENTS_MAX)] | None = None
+    on: NeedCondition = "success"
+    # Between two arrays: each task waits for the task with its own index.
+    each: bool = False
+    # The step that a checkpoint must have reached.
+    at_step: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+    # Data that must have been published.
+    data: Annotated[str, Meta(min_length=1, max_length=2048, pattern=r"^[\x21-\x7e]+$(?!\n)")] | None = None
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        return (self.job,) if self.job is not None else tuple(parent.job for parent in self.of)
+
+    @property
+    def enough(self) -> int:
+        """How many of its jobs have to meet the condition."""
+        return self.k if self.k is not None else len(self.parents)
+
+
+class NeedsTimeout(Record, frozen=True):
+    """How long a job waits for its needs, and what becomes of it then."""
+
+    after_s: Annotated[float, Meta(ge=0.1, le=31_536_000.0)]
+    then: Unmet = "fail"
+
+
+# ---- the whole
+# A channel of the tenant that is told of the job's end, always or only of such ends: ops, ops:fail, ops:success.
+NotifyWish = Annotated[str, Meta(max_length=80, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(:(end|fail|success))?$(?!\n)")]
+
+
 class JobSpec(Record, frozen=True):
     """The job as asked for. Every field is bounded; `core.admit` checks what spans fields."""
 
@@ -157,7 +219,7 @@ class JobSpec(Record, frozen=True):
     effects: Effects = "staged"
     restart: Restart = "on-failure"
     retry: RetryPolicy = RetryPolicy()
-    time_limit_s: Annotated[float, Meta(ge=0.1, le=31_536_000.0)] | None = None
+    time_limit_s: TimeLimit | None = None
     # Off by default: a program without a handler would die of it.
     warn: Warn | None = None
     # Seconds between SIGTERM and SIGKILL.
@@ -168,8 +230,8 @@ class JobSpec(Record, frozen=True):
     labels: dict[LabelKey, LabelValue] = {}
     # Node labels that must be equal.
     selector: dict[LabelKey, LabelValue] = {}
-    # "0-999", "1,5,7-20", "0-100:10": one task per index, at most ARRAY_TASKS_MAX.
-    array: Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^[0-9,:-]+$(?!\n)")] | None = None
+    # "0-999", "1,5,7-20", "0-100:10": one task per index, at most ARRAY_TASKS_MAX; "0-199%8" lets 8 run at once.
+    array: Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^[0-9,:-]+(%[0-9]{1,6})?$(?!\n)")] | None = None
     # Used instead of `resources` when these cannot be had, in this order.
     alternatives: Annotated[tuple[Resources, ...], Meta(max_length=8)] = ()
     gang: Gang | None = None
@@ -210,3 +272,17 @@ class JobSpec(Record, frozen=True):
     input_refs: Annotated[tuple[InputRef, ...], Meta(max_length=1000)] = ()
     # The cost that the submitter states: shown beside the server's own estimate, and never used.
     claimed_cost: Cost | None = None
+    # Wall-clock seconds since the epoch before which the job does not begin.
+    begin_at: Annotated[float, Meta(ge=0.0, le=1e11)] | None = None
+    # It waits until a person releases it.
+    held: bool = False
+    # It waits until all of them are met.
+    needs: Annotated[tuple[Need, ...], Meta(max_length=PARENTS_MAX)] = ()
+    needs_timeout: NeedsTimeout | None = None
+    on_impossible: Unmet = "skip"
+    # In a workflow: it runs when all other jobs have ended, however they did.
+    finally_: bool = field(name="finally", default=False)
+    # Channels that are told how the job ended.
+    notify: Annotated[tuple[NotifyWish, ...], Meta(max_length=4)] = ()
+    # The files that the job starts with: the digest of the manifest of a project that the tenant shipped.
+    project: Sha256 | None = None

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from ares.model.base import Instant, Line, Number, Record, Words
+from ares.model.base import Instant, Line, Number, Record, Sha256, Words
 from ares.model.job import JobSpec, WarnSignal
 from ares.model.node import NodeInfo
 from ares.model.secret import SECRETS_PER_JOB_MAX, SecretGiven
@@ -48,6 +48,8 @@ class Hello(Record, frozen=True, tag="hello"):
     boot: Number = 0
     # The agent sends output that could not be kept again, and the end of the attempt after that.
     resends_logs: bool = False
+    # The agent opens a stream for sessions when it is asked to.
+    enterable: bool = False
 
 
 class Renew(Record, frozen=True, tag="renew"):
@@ -212,6 +214,8 @@ class Start(Record, frozen=True, tag="start"):
     secrets: tuple[SecretGiven, ...] = ()
     # Why the secrets cannot be given: the attempt must not start.
     secrets_trouble: str = ""
+    # How often the job was updated: an attempt that runs takes the time limit of a newer one.
+    updates: int = 0
 
 
 class Stop(Record, frozen=True, tag="stop"):
@@ -231,6 +235,12 @@ class Resize(Record, frozen=True, tag="resize"):
 
     ref: AttemptRef
     world: WorldInfo
+
+
+class OpenAside(Record, frozen=True, tag="open-aside"):
+    """Open the stream for sessions, and begin it with this key."""
+
+    key: str
 
 
 class Ack(Record, frozen=True, tag="ack"):
@@ -263,7 +273,7 @@ class OutputAck(Record, frozen=True, tag="output-ack"):
     refused: str = ""
 
 
-ServerMessage = Welcome | Renewed | Start | Stop | Resize | Ack | LogAck | OutputAck
+ServerMessage = Welcome | Renewed | Start | Stop | Resize | OpenAside | Ack | LogAck | OutputAck
 
 
 class ServerFrame(Record, frozen=True):
@@ -293,3 +303,24 @@ class CertifyReply(Record, frozen=True):
 
     certificate: str
     authority: str
+
+
+# Parts of one request: as many bytes as an agent wants to lose at most when the connection breaks.
+FETCH_PARTS_MAX = 256
+
+
+class FetchRequest(Record, frozen=True):
+    """Asks for parts of the project of an attempt that this node has, or with none named for its manifest."""
+
+    ref: AttemptRef
+    rank: Rank
+    parts: Annotated[tuple[Sha256, ...], Meta(max_length=FETCH_PARTS_MAX)] = ()
+
+
+class FetchPiece(Record, frozen=True):
+    """One part, whole."""
+
+    sha256: str
+    data: bytes
+    # Why it cannot be had.
+    trouble: str = ""

@@ -125,6 +125,8 @@ class OrderPolicy(Record, frozen=True):
         Weight(name="deadline", weight=800.0),
         Weight(name="drf", weight=900.0),
         Weight(name="fair-share", weight=400.0),
+        # More than drf and fair-share: in the end no share keeps a wide job behind narrow ones that came later.
+        Weight(name="size", weight=2000.0),
     )
     secondary: tuple[Weight, ...] = ()
     # Waiting this long is worth one priority level.

@@ -2,16 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
-from ares.model.base import Instant, Line, Number, Record, Words
-from ares.model.job import FailureClass, JobSpec
+from ares.model.base import Instant, Line, Name, Number, Record, Slug, Words
+from ares.model.job import FailureClass, JobSpec, Priority, Resources, TimeLimit
 
 Phase = Literal[
-    "PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED",
-    "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN",
+    "WAITING", "PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED",
+    "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN", "SKIPPED",
 ]  # fmt: skip
-TERMINAL: frozenset[Phase] = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN"})
+TERMINAL: frozenset[Phase] = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN", "SKIPPED"})
 # Phases in which an attempt holds a valid fence and resources.
 BOUND: frozenset[Phase] = frozenset({"STAGING", "RUNNING"})
 
@@ -87,6 +87,18 @@ class OutputFile(Record, frozen=True):
     sha256: Line
 
 
+class SpecUpdate(Record, frozen=True):
+    """What a job asks for instead of what its specification says. A field that is left out stays as it was."""
+
+    priority: Priority | UnsetType = UNSET
+    resources: Resources | UnsetType = UNSET
+    time_limit_s: TimeLimit | UnsetType | None = UNSET
+    deadline_at: Instant | UnsetType | None = UNSET
+    start_by_at: Instant | UnsetType | None = UNSET
+    sla: Slug | UnsetType | None = UNSET
+    reservation: Name | UnsetType | None = UNSET
+
+
 class JobState(Record, frozen=True):
     """The mutable record of a job, replaced whole by compare-and-swap."""
 
@@ -96,6 +108,10 @@ class JobState(Record, frozen=True):
     phase: Phase = "PENDING"
     # Number of transitions so far: also the number of the latest ledger event.
     seq: int = 0
+    # What it asks for by now, other than its specification says, and how often that was changed: a grant names the
+    # number it was decided by.
+    update: SpecUpdate | None = None
+    updates: int = 0
     fence: Fence = Fence()
     attempt: int = 0
     # Where the current attempt runs; of a finished job, where its last attempt ran.
@@ -122,6 +138,8 @@ class JobState(Record, frozen=True):
     evicting: tuple[str, ...] = ()
     preemptions: int = 0
     preempted_at: float | None = None
+    # How often a person sent it back to the queue while it ran.
+    requeues: int = 0
     # How long its attempt was to run when it was granted: every replica plans by the same.
     planned_s: float | None = None
     # The attempt makes use of a gap, and is asked to leave so that its place is free by then.
@@ -165,7 +183,14 @@ class JobState(Record, frozen=True):
     deadline_at: float | None = None
     start_by_at: float | None = None
     sla: str | None = None
-    # For a job that should have started by some time: when it first did.
+    # The person by whom a waiting job is held; empty when it is not.
+    held_by: str = ""
+    # What it needs is met: that is decided once, whatever becomes of the jobs that met it.
+    needs_met: bool = False
+    # The workflow it belongs to, and whether it runs when the others of it have ended.
+    flow: str | None = None
+    is_finally: bool = False
+    # When it first started: of a job that should have by some time, and of one that was bound again after it ran.
     first_started_at: float | None = None
     # Wall-clock seconds since the epoch: shown to people, never used to decide.
     submitted_at: float = 0.0
@@ -234,6 +259,38 @@ class ArrayRecord(Record, frozen=True):
     # The estimate of one task, as in its state.
     cost_estimate: float = 0.0
     estimated_s: float = 0.0
+    # How many of its tasks may hold a place at once; None: as many as there is room for.
+    throttle: int | None = None
+    # The workflow it belongs to.
+    flow: str | None = None
+
+
+class FlowRecord(Record, frozen=True):
+    """A workflow. None of its jobs is released before it is `whole`: then it is accepted.
+
+    Invariant: never both `whole` and `abandoned`, and neither is ever taken back."""
+
+    id: str
+    tenant: str
+    name: str
+    # Jobs and arrays, and how many jobs that is with arrays' tasks.
+    jobs: int
+    tasks: int
+    submitted_by: str = ""
+    submitter_id: str = ""
+    trace: str = ""
+    submitted_at: float = 0.0
+    request_id: str | None = None
+    # Of what the client sent.
+    payload_sha256: str = ""
+    team: str | None = None
+    # What all of it asks for together, by the measures of quotas: kept free while the jobs are written.
+    asked: dict[str, int] = {}
+    whole: bool = False
+    # Its submission broke off: what exists of it is skipped.
+    abandoned: bool = False
+    # The workflow of which it repeats a part.
+    retry_of: str | None = None
 
 
 class ProgressRecord(Record, frozen=True):
@@ -258,3 +315,29 @@ class LeaderRecord(Record, frozen=True):
 
     replica: str
     elected_at: float = 0.0
+
+
+# ---- the ledger: an entry for every transition, written in the transition's own transaction
+
+EventKind = Literal[
+    "submitted", "bound", "started", "succeeded", "failed", "retrying", "requeued",
+    "lease-lost", "cancelled", "released", "retry-requested", "unknown", "restarted", "preempted",
+    "preempting", "rank-started", "rank-exited", "resized", "held", "unheld", "ready", "unmet",
+    "updated", "requeue-requested",
+]  # fmt: skip
+
+
+class LedgerEvent(Record, frozen=True):
+    """What happened to a job, when, why, and by whom."""
+
+    job: str
+    tenant: str
+    seq: int
+    kind: EventKind
+    phase: Phase
+    at: float
+    attempt: int = 0
+    fence: str = ""
+    by: str = ""
+    reason: str = ""
+    data: dict[str, Any] = {}

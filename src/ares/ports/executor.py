@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -81,6 +81,58 @@ class CannotStart(msgspec.Struct, frozen=True, gc=False):
     expired: bool = False
     # The command was handed over and no word came back: it may have run, however briefly.
     uncertain: bool = False
+
+
+# Of a session's output. A terminal has only the first.
+OutputStream = Literal["out", "err"]
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A session in a running attempt: a command, with a terminal or without, or a connection to a port."""
+
+    argv: Sequence[str] = ()
+    env: Mapping[str, str] = {}
+    cwd: str = "/"
+    tty: bool = False
+    rows: int = 24
+    cols: int = 80
+    # The port to connect to, on which a process of the attempt must listen. 0: the command is run.
+    port: int = 0
+
+
+class Entered(Protocol):
+    """A session that was opened. It ends with the attempt at the latest, and all its processes with it."""
+
+    async def read(self) -> tuple[OutputStream, bytes]:
+        """The next bytes of output, as they come; empty when no more will. Nothing is read ahead of the caller."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Returns when the session has taken the bytes. A session that takes no more drops them."""
+        ...
+
+    def end_input(self) -> None:
+        """No more will be written."""
+        ...
+
+    def resize(self, rows: int, cols: int) -> None:
+        """The size of its terminal."""
+        ...
+
+    async def exit_code(self) -> int | None:
+        """Once it has ended; None when the attempt ended first, or it was hung up."""
+        ...
+
+    def hang_up(self) -> None:
+        """Ends it with all its processes."""
+        ...
+
+
+@runtime_checkable
+class Enterable(Protocol):
+    """A started attempt that sessions can be opened in."""
+
+    async def enter(self, entry: Entry) -> Entered | CannotStart: ...
 
 
 class Running(Protocol):

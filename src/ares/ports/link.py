@@ -1,9 +1,19 @@
 """The stream between an agent and the control plane, as the agent sees it."""
 
 from collections.abc import AsyncIterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from ares.model.link import AgentFrame, CertifyReply, CertifyRequest, JoinReply, JoinRequest, ServerFrame
+from ares.model.entry.job_session import SideCommand, SideMessage
+from ares.model.link import (
+    AgentFrame,
+    CertifyReply,
+    CertifyRequest,
+    FetchPiece,
+    FetchRequest,
+    JoinReply,
+    JoinRequest,
+    ServerFrame,
+)
 
 
 class LinkBroken(Exception):
@@ -32,12 +42,39 @@ class LinkSession(Protocol):
     async def close(self) -> None: ...
 
 
+class SideStream(Protocol):
+    """The stream for sessions in jobs, beside the one for everything else. Ends by LinkBroken."""
+
+    async def send(self, message: SideMessage) -> None: ...
+
+    def commands(self) -> AsyncIterator[SideCommand]: ...
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Sideways(Protocol):
+    """A link session that can open a stream for sessions, to the same replica. It is a connection of its own: bulk
+    must not share a flow-control window with renewals."""
+
+    async def aside(self) -> SideStream: ...
+
+
 class Link(Protocol):
     async def join(self, request: JoinRequest) -> JoinReply: ...
 
     async def connect(self, credential: str) -> LinkSession: ...
 
     async def close(self) -> None: ...
+
+
+class FileLink(Protocol):
+    """A link by which files for attempts come. Apart from the session: files must not delay renewals."""
+
+    def fetch(self, credential: str, request: FetchRequest) -> AsyncIterator[FetchPiece]:
+        """The pieces in the order they are asked for. Raises LinkBroken when it may be tried again, LinkRefused when
+        not."""
+        ...
 
 
 class CertifiedLink(Protocol):

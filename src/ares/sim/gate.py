@@ -79,11 +79,11 @@ def figures(caught: Caught) -> dict[str, Any]:
 
 def noticed(judged: JudgedSeed, mutant: Mutant) -> str:
     """The first of the expected rules that was broken."""
-    return next((one.rule for one in judged.violations if one.rule in mutant.caught_by), "")
+    return next((violation.rule for violation in judged.violations if violation.rule in mutant.caught_by), "")
 
 
 def _by_case(name: str, mutant: Mutant) -> str:
-    rules = [noticed(one, mutant) for one in run(Range(0, _CASE_SEEDS, name, 1, case=mutant.case))]
+    rules = [noticed(judged, mutant) for judged in run(Range(0, _CASE_SEEDS, name, 1, case=mutant.case))]
     return rules[0] if all(rules) else ""
 
 

@@ -21,6 +21,7 @@ from ares.model.link import (
     Exited,
     Fenced,
     LogChunk,
+    OpenAside,
     OutputChunk,
     Progress,
     Resize,
@@ -36,7 +37,10 @@ from ares.sim.world.node import SimulatedNode
 from ares.sim.world.swarm import SwarmNemesis, mix
 
 Message = AgentMessage | ServerMessage
-TYPES: tuple[type[Message], ...] = (*get_args(AgentMessage), *get_args(ServerMessage))
+# Simulated people enter no running job, so no stream for that is ever asked for.
+TYPES: tuple[type[Message], ...] = tuple(
+    kind for kind in (*get_args(AgentMessage), *get_args(ServerMessage)) if kind is not OpenAside
+)
 # Held back until another passed; repeated after it once, nine times, or up to a minute later.
 Act = Literal["swap", "twice", "tenfold", "late"]
 ACTS: tuple[Act, ...] = get_args(Act)

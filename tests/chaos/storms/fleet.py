@@ -23,9 +23,11 @@ import structlog
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.links import grpc as links
 from ares.adapters.store.open import open_store
+from ares.agent.entry.entrance import Entrance
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import RunRight
 from ares.agent.link.session import Conversation
+from ares.agent.settings import AgentSettings
 from ares.core import keys
 from ares.core.access import tokens
 from ares.model.access import TokenRecord
@@ -162,8 +164,10 @@ async def live(name: str, credential: str, servers: list[str], puppets: list[Pup
     run_right = RunRight(clock)
     puppet = Puppet(mailbox, clock, run_right)
     puppets.append(puppet)
+    info = NodeInfo(name=name, cpu_milli=1000, memory_mib=1024)
+    entrance = Entrance(info, puppet, AgentSettings(), clock)  # pyright: ignore[reportArgumentType]
     talk = Conversation(
-        info=NodeInfo(name=name, cpu_milli=1000, memory_mib=1024), link=CountedLink(servers), credential=credential,
+        info=info, entrance=entrance, link=CountedLink(servers), credential=credential,
         boot=1, clock=clock, rng=SystemRng(), run_right=run_right, mailbox=mailbox, attempts=puppet,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
     await talk.run()

@@ -19,9 +19,8 @@ from ares.adapters.clocks import SystemClock
 from ares.adapters.store.open import open_store
 from ares.check.invariants.history import Commit, Effect, Ended, Event, Healed, ProcessStarted, Settings, Write
 from ares.core import keys
-from ares.model.event import LedgerEvent
 from ares.model.node import NodeLease
-from ares.model.state import JobState, LeaderRecord
+from ares.model.state import JobState, LeaderRecord, LedgerEvent
 from ares.model.timing import Timing
 from ares.ports.store import Changes, StoreChange, StoreError
 

@@ -18,13 +18,13 @@ from ares.adapters.planning.process import ProcessPlanning
 from ares.control.planner.messages import JobNews, News, PlannerAnswer, PlannerRules, PlanRequest, Question
 from ares.control.planner.mirror import Mirror
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.cycle import cycle
 from ares.core.schedule.follower import follow
 from ares.model.job import JobSpec, Resources
 from ares.model.node import NodeInfo, NodeRecord
 from ares.model.profile import Profile
 from ares.model.state import JobState
 from ares.ports.planning import PlannerLost, Planning
+from tests.unit.core.world import cycle_at
 
 NOW = 1_000_000.0
 LONG_S = 60.0
@@ -88,7 +88,7 @@ async def test_a_plan_is_the_one_that_the_cycle_makes_of_the_same_records(place:
     await place.planning.open()
     answer = await ask(place.planning, Question(everything(), PlanRequest(NOW, LONG_S, keep=64)))
     assert answer.plan is not None
-    assert answer.plan == cycle(cluster, cluster.profile, NOW, keep=64)
+    assert answer.plan == cycle_at(cluster, cluster.profile, NOW, keep=64)
     assert len(answer.plan.placed) == 4, "two nodes with two CPUs each"
     assert answer.seqs == {one.job: 0 for one in answer.plan.placed}
 

@@ -12,6 +12,8 @@ from ares.adapters.store.memory.store import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.control.access.machines import MachineAuthority
 from ares.control.execution.enrolment import SessionRefused
+from ares.control.execution.job_sessions import JobSessions
+from ares.control.execution.staging import Staging
 from ares.control.governance.audit import Audit
 from ares.control.state.view import View
 from ares.core.access.tokens import denied
@@ -74,8 +76,10 @@ class FakeSessions:
 
 def _server(sessions: FakeSessions) -> AgentServer:
     clock, telemetry = SystemClock(), PrometheusTelemetry(SystemRng())
-    machines = MachineAuthority(store := MemoryStore(clock), View(store, clock), clock, None)
-    return AgentServer(sessions, FakeTokens(), machines, Audit(None, clock, telemetry), telemetry)
+    view = View(store := MemoryStore(clock), clock)
+    machines = MachineAuthority(store, view, clock, None)
+    staging, asides = Staging(view, None, telemetry), JobSessions(view, {}, SystemRng())
+    return AgentServer(sessions, staging, asides, FakeTokens(), machines, Audit(None, clock, telemetry), telemetry)
 
 
 @pytest.fixture

@@ -345,3 +345,47 @@ async def test_user_text_stays_data(world: World) -> None:
         job = (await client.post("/v1/jobs", json={"spec": spec})).json()["id"]
         kept = (await client.get(f"/v1/jobs/{job}")).json()["spec"]
         assert (kept["command"], kept["labels"]) == (spec["command"], spec["labels"])
+
+
+async def test_a_list_by_user_and_by_time(world: World) -> None:
+    async with world.client() as client:
+        first = (await client.post("/v1/jobs", json={"spec": JOB})).json()["id"]
+        own = (await client.get("/v1/jobs")).json()["jobs"][0]["submittedBy"]
+
+        async def ids(**filters: str) -> list[str]:
+            answer = await client.get("/v1/jobs", params=filters)
+            assert answer.status_code == 200, answer.text
+            return [job["id"] for job in answer.json()["jobs"]]
+
+        assert await ids(user=own) == [first]
+        assert await ids(user="nobody-else") == []
+        # The index of users is kept from now on: a later job is in it.
+        second = (await client.post("/v1/jobs", json={"spec": JOB})).json()["id"]
+        assert await ids(user=own) == [second, first]
+        assert await ids(user=own, sort="submitted", limit="1") == [first]
+        at = (await client.get(f"/v1/jobs/{second}")).json()["state"]["submittedAt"]
+        assert await ids(since=str(at + 1)) == []
+        assert await ids(until=str(at - 1e6)) == []
+        assert await ids(since=str(at - 1e6), until=str(at + 1)) == [second, first]
+        assert await ids(since=str(at - 1e6), sort="submitted") == [first, second]
+        bad = await client.get("/v1/jobs", params={"since": "-1"})
+        assert bad.status_code == 422
+    async with world.client(tenant="other") as other:
+        assert (await other.get("/v1/jobs", params={"user": own})).json()["jobs"] == []
+
+
+async def test_a_page_looks_at_a_bounded_number_of_jobs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is rare among many takes several pages, so that others have their turn between."""
+    monkeypatch.setattr("ares.control.queries.job_list._LOOKED_MAX", 1)
+    monkeypatch.setattr("ares.control.queries.job_list.LOOKED_AT", 1)
+    async with world.client() as client:
+        ids = [(await client.post("/v1/jobs", json={"spec": JOB})).json()["id"] for _ in range(3)]
+        await client.post(f"/v1/jobs/{ids[0]}/cancel")
+        found: list[list[str]] = []
+        cursor = ""
+        while True:
+            page = (await client.get("/v1/jobs", params={"phase": "CANCELLED", "cursor": cursor})).json()
+            found.append([job["id"] for job in page["jobs"]])
+            if not (cursor := page["cursor"]):
+                break
+        assert found == [[], [], [ids[0]], []]

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ares import AsyncClient
-from ares.adapters.alerts.email import Smtp
-from ares.adapters.alerts.notifier import ChannelNotifier
+from ares.adapters.alerts.notifier import ChannelNotifier, Smtp
 from ares.app import main
 from tests.integration.api.world import World
 

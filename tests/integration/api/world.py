@@ -19,13 +19,15 @@ from ares.adapters.logs.files import FileLogs
 from ares.adapters.oidc.keys import JwksKeys
 from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.policy.cel import CelRules
+from ares.adapters.projects.files import FileProjects
 from ares.adapters.secrets.rings import MemoryRing
 from ares.adapters.secrets.vault import EnvelopeVault
 from ares.adapters.store.memory.store import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.control.execution.transitions import JobChange, Transitions, Written
 from ares.control.planner.mirror import Mirror
-from ares.control.replica import Ports, Replica, ReplicaTerms
+from ares.control.replica import Replica
+from ares.control.replica_terms import Ports, ReplicaTerms
 from ares.control.scheduler.loop import SchedulerLoop
 from ares.control.state.view import View
 from ares.core import keys
@@ -120,6 +122,7 @@ async def open_world(
             telemetry=telemetry,
             logs=logs,
             blobs=blobs,
+            projects=FileProjects(folder / "outputs"),
             planning=InlinePlanning(lambda: Mirror(clock.monotonic).handle, clock),
             audit=audited,
             rules=CelRules(),

@@ -11,7 +11,7 @@ from ares.check.replay.checker import Checker
 from ares.check.replay.trace import Trace, TraceJob, fleet, in_order
 from ares.check.replay.verdict import ReplayVerdict
 from ares.model.job import JobSpec, Resources
-from ares.sim.study.parts import cut
+from ares.sim.study.runs import cut
 from ares.sim.traces.engine import EventOrder, ReplayOptions, replay
 from ares.sim.traces.policies import policy
 from tests.integration.data.beginnings import read_once

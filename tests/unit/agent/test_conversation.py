@@ -7,6 +7,7 @@ from typing import cast
 
 from ares.agent.attempts.attempts import Attempts
 from ares.agent.attempts.workspace import Workspace
+from ares.agent.entry.entrance import Entrance
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import RunRight
 from ares.agent.link.session import Conversation
@@ -65,6 +66,7 @@ async def test_sessions_that_break_after_their_welcome_are_tried_ever_more_slowl
         run_right=run_right,
         mailbox=mailbox,
         attempts=attempts,
+        entrance=Entrance(INFO, attempts, AgentSettings(), clock),
     )
     talking = asyncio.create_task(conversation.run())
     await clock.advance(60)
@@ -116,7 +118,7 @@ async def talk_to(link: ServesInTurn, clock: ManualClock, directory: Path) -> "a
     )  # fmt: skip
     conversation = Conversation(
         boot=1, info=INFO, link=link, credential="c", clock=clock, rng=SeededRng(), run_right=run_right,
-        mailbox=mailbox, attempts=attempts,
+        mailbox=mailbox, attempts=attempts, entrance=Entrance(INFO, attempts, AgentSettings(), clock),
     )  # fmt: skip
     return asyncio.create_task(conversation.run())
 

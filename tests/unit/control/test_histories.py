@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from ares.adapters.store.memory import StoreFault
-from ares.adapters.store.memory.faults import Faults
+from ares.adapters.store.memory.store import Faults
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import View
 from ares.control.submit.submit import AcceptedJob, SubmitRequest

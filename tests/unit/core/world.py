@@ -82,8 +82,16 @@ def reserve(made: Cluster, job: str, *places: Placement, evicting: tuple[str, ..
     made.reserve(job, Reserved(places, evicting, alternative))
 
 
+def cycle_at(made: Cluster, profile: Profile, now: float, **more: Any) -> Plan:
+    """What the scheduler does around a cycle: another profile applies, and time goes on to `now`."""
+    if made.profile != profile:
+        made.configure(profile)
+    made.advance(now)
+    return cycle(made, now, **more)
+
+
 def plan(made: Cluster, now: float = NOW, **changes: Any) -> Plan:
-    return cycle(made, replace(made.profile, **changes), now)
+    return cycle_at(made, replace(made.profile, **changes), now)
 
 
 def places(made: Plan) -> dict[str, Placement]:

@@ -9,7 +9,8 @@ import pytest
 from msgspec import inspect
 
 from ares.control.execution.enrolment import SessionRefused
-from ares.edge.grpc.agents import read_frame
+from ares.edge.grpc.frames import read_frame
+from ares.model.entry.job_session import ClientFrame, SideMessage
 from ares.model.link import AgentFrame, CertifyRequest, Hello, JoinRequest
 from ares.model.node import NodeInfo, NodeRecord
 
@@ -48,9 +49,9 @@ def _unbounded(kind: Any, where: str, seen: frozenset[type]) -> Iterator[str]:
             yield f"{where}: {kind}"
 
 
-@pytest.mark.parametrize("kind", [AgentFrame, JoinRequest, CertifyRequest, NodeInfo])
+@pytest.mark.parametrize("kind", [AgentFrame, JoinRequest, CertifyRequest, NodeInfo, SideMessage, ClientFrame])
 def test_every_field_that_a_machine_sends_is_bounded(kind: type) -> None:
-    assert list(_unbounded(inspect.type_info(kind), kind.__name__, frozenset())) == []
+    assert list(_unbounded(inspect.type_info(kind), str(kind), frozenset())) == []
 
 
 INFO: dict[str, Any] = {"name": "n1", "cpuMilli": 1000, "memoryMib": 1024}

@@ -40,7 +40,7 @@ class X509Issuer:
         self._own = certificates[0]
         self._key = key
         self.authorities = "".join(map(_pem, certificates))
-        self.fingerprints = tuple(one.fingerprint(_HASH).hex() for one in certificates)
+        self.fingerprints = tuple(certificate.fingerprint(_HASH).hex() for certificate in certificates)
         self.fingerprint = self.fingerprints[0]
 
     @classmethod

@@ -6,12 +6,13 @@ import marshal
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from ares.adapters.executors.entry import opened
 from ares.adapters.executors.terms import Cell
 from ares.adapters.executors.warden import wire
-from ares.ports.executor import CannotStart, Finished, Launch
+from ares.ports.executor import CannotStart, Entered, Entry, Finished, Launch
 
 Answer = asyncio.Future["AttemptProcess | CannotStart"]
 _ANCILLARY_BYTES = socket.CMSG_SPACE(wire.CREDENTIALS.size)
@@ -43,6 +44,10 @@ class AttemptProcess:
 
     def extend(self, deadline: float) -> None:
         self._say(wire.DEADLINE.pack(b"D", deadline))
+
+    async def enter(self, entry: Entry) -> Entered | CannotStart:
+        """Opens a session in the attempt (`ports.executor.Enterable`)."""
+        return CannotStart("the attempt has ended") if self._slot is None else await opened(entry, self._slot.hand)
 
     def on_finished(self, callback: Callable[[Finished], None]) -> None:
         self._callback = callback
@@ -131,6 +136,10 @@ class SlotProcess:
         # The end of the socket handles a slot that has ended, or is so stuck that its buffer is full.
         with contextlib.suppress(OSError):
             self._sock.send(message)
+
+    def hand(self, message: bytes, files: Sequence[int]) -> None:
+        """Raises OSError when the slot has ended."""
+        socket.send_fds(self._sock, [message], list(files))
 
     def close(self) -> None:
         """Ends the slot and its attempt."""

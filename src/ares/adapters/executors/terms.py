@@ -2,8 +2,10 @@
 
 import marshal
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from ares.model.isolation import BOX, LEVELS, OWN_USER, Isolation, stronger
@@ -32,7 +34,7 @@ class SandboxTerms:
     hidden: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
-    # Programs that every attempt may read, also below a hidden or closed directory.
+    # What every attempt may read beside programs, wherever it lies.
     shown: tuple[str, ...] = ()
     # The first user that attempts run as, when each tenant has one of its own.
     uid: int | None = None
@@ -40,8 +42,18 @@ class SandboxTerms:
     def orders(self, folder: str) -> bytes:
         """The settings for the warden, see `supervisor.Orders`."""
         hidden = tuple(os.path.expanduser(path) for path in (*self.hidden, *HIDDEN))
-        terms = (self.own, hidden, self.writable, self.devices, self.shown)
+        terms = (self.own, hidden, self.writable, self.devices, (*programs(), *self.shown))
         return marshal.dumps((self.level != "any", terms, folder, -1 if self.uid is None else self.uid))
+
+
+# The directory that `import ares` finds it in.
+_ABOVE_ARES: Final = str(Path(__file__).parents[3])
+
+
+def programs() -> tuple[str, ...]:
+    """The Python that Ares runs with, and Ares itself. Every attempt may read them, also below a directory that is
+    hidden or closed, such as /tmp in a sandbox: jobs are started with this interpreter and import `ares.job`."""
+    return tuple(dict.fromkeys((sys.base_prefix, sys.prefix, _ABOVE_ARES)))
 
 
 def sandbox_of(contained: Sequence[Containment], tried: Sequence[str], terms: SandboxTerms) -> Sandbox:

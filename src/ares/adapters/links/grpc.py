@@ -1,15 +1,26 @@
 """The agent's end of the gRPC stream. Messages are MessagePack of `model.link`, not protobuf."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import grpc
 import grpc.aio
 import msgspec
 
+from ares.adapters.links.diagnosis import diagnosis
 from ares.core.access.certificates import CONTROL_PLANE
-from ares.model.link import AgentFrame, CertifyReply, CertifyRequest, JoinReply, JoinRequest, ServerFrame
+from ares.model.entry.job_session import SideCommand, SideMessage
+from ares.model.link import (
+    AgentFrame,
+    CertifyReply,
+    CertifyRequest,
+    FetchPiece,
+    FetchRequest,
+    JoinReply,
+    JoinRequest,
+    ServerFrame,
+)
 from ares.model.secret import decode_secret
 from ares.ports.link import LinkBroken, LinkRefused, Proof
 
@@ -20,6 +31,8 @@ _SERVICE: Final = "/ares.v1.AgentLink"
 _CONNECT_TIMEOUT_S: Final = 2.0
 _JOIN_TIMEOUT_S: Final = 10.0
 _SEND_TIMEOUT_S: Final = 15.0
+# For 64 MiB: a link that needs longer is of no use for files.
+_FETCH_TIMEOUT_S: Final = 300.0
 _CLOSE_TIMEOUT_S: Final = 1.0
 _MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 # A broken connection is noticed well before the lease ends, so that another replica can be tried in time.
@@ -46,6 +59,7 @@ _REFUSALS: Final = frozenset(
         grpc.StatusCode.FAILED_PRECONDITION,
         grpc.StatusCode.INVALID_ARGUMENT,
         grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.NOT_FOUND,
     }
 )
 
@@ -59,10 +73,12 @@ class GrpcLink:
             raise ValueError("an agent needs at least one control-plane address, host:port")
         self._addresses = tuple(addresses)
         self._turn = 0
+        self._proof = proof
         self._credentials = None if proof is None else _credentials(proof)
 
     def prove_by(self, proof: Proof) -> None:
         """The certificate to use from the next connection on."""
+        self._proof = proof
         self._credentials = _credentials(proof)
 
     async def join(self, request: JoinRequest) -> JoinReply:
@@ -83,6 +99,22 @@ class GrpcLink:
             try:
                 return await call(request, timeout=_JOIN_TIMEOUT_S)
             except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.UNAVAILABLE:
+                    raise LinkBroken(f"{address}: {await diagnosis(address, self._proof)}") from None
+                raise _explain(address, error) from None
+
+    async def fetch(self, credential: str, request: FetchRequest) -> AsyncIterator[FetchPiece]:
+        address = self._next()
+        async with self._channel(address) as channel:
+            ask = channel.unary_stream(
+                f"{_SERVICE}/Fetch",
+                request_serializer=msgspec.msgpack.Encoder().encode,
+                response_deserializer=msgspec.msgpack.Decoder(FetchPiece).decode,
+            )
+            try:
+                async for piece in ask(request, metadata=_proof(credential), timeout=_FETCH_TIMEOUT_S):
+                    yield piece
+            except grpc.aio.AioRpcError as error:
                 raise _explain(address, error) from None
 
     async def connect(self, credential: str) -> "GrpcSession":
@@ -94,10 +126,14 @@ class GrpcLink:
         except TimeoutError:
             await channel.close()
             raise LinkBroken(f"{address} did not answer within {_CONNECT_TIMEOUT_S:g} s") from None
+        except LinkBroken:
+            await channel.close()
+            # The library keeps the cause to itself.
+            raise LinkBroken(f"{address} cannot be reached: {await diagnosis(address, self._proof)}") from None
         except BaseException:
             await channel.close()
             raise
-        return GrpcSession(address, channel, credential)
+        return GrpcSession(address, channel, credential, self._channel)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if self._credentials is None:
@@ -116,17 +152,27 @@ class GrpcLink:
 class GrpcSession:
     """One open stream (`ports.link.Session`)."""
 
-    def __init__(self, address: str, channel: grpc.aio.Channel, credential: str) -> None:
+    def __init__(
+        self,
+        address: str,
+        channel: grpc.aio.Channel,
+        credential: str,
+        another: Callable[[str], grpc.aio.Channel],
+    ) -> None:
         self._address = address
         self._channel = channel
+        self._credential = credential
+        self._another = another
         open_stream = channel.stream_stream(
             f"{_SERVICE}/Session",
             request_serializer=msgspec.msgpack.Encoder().encode,
             response_deserializer=msgspec.msgpack.Decoder(ServerFrame, dec_hook=decode_secret).decode,
         )
-        self._call: grpc.aio.StreamStreamCall[AgentFrame, ServerFrame] = open_stream(
-            metadata=(("authorization", f"Bearer {credential}"),) if credential else None
-        )
+        self._call: grpc.aio.StreamStreamCall[AgentFrame, ServerFrame] = open_stream(metadata=_proof(credential))
+
+    async def aside(self) -> "GrpcSideStream":
+        """On a connection of its own (`ports.link.Sideways`)."""
+        return GrpcSideStream(self._address, self._another(self._address), self._credential)
 
     async def send(self, frame: AgentFrame) -> None:
         try:
@@ -157,6 +203,44 @@ class GrpcSession:
     async def close(self) -> None:
         self._call.cancel()
         await self._channel.close(_CLOSE_TIMEOUT_S)
+
+
+class GrpcSideStream:
+    """The stream for sessions (`ports.link.SideStream`)."""
+
+    def __init__(self, address: str, channel: grpc.aio.Channel, credential: str) -> None:
+        self._address = address
+        self._channel = channel
+        open_stream = channel.stream_stream(
+            f"{_SERVICE}/Aside",
+            request_serializer=msgspec.msgpack.Encoder().encode,
+            response_deserializer=msgspec.msgpack.Decoder(SideCommand).decode,
+        )
+        self._call: grpc.aio.StreamStreamCall[SideMessage, SideCommand] = open_stream(metadata=_proof(credential))
+
+    async def send(self, message: SideMessage) -> None:
+        try:
+            await self._call.write(message)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            raise LinkBroken(f"{self._address} ended the stream for sessions") from None
+
+    async def commands(self) -> AsyncIterator[SideCommand]:
+        while True:
+            try:
+                command: Any = await self._call.read()
+            except grpc.aio.AioRpcError as error:
+                raise _explain(self._address, error) from None
+            if command is grpc.aio.EOF:
+                raise LinkBroken(f"{self._address} ended the stream for sessions")
+            yield command
+
+    async def close(self) -> None:
+        self._call.cancel()
+        await self._channel.close(_CLOSE_TIMEOUT_S)
+
+
+def _proof(credential: str) -> tuple[tuple[str, str], ...] | None:
+    return (("authorization", f"Bearer {credential}"),) if credential else None
 
 
 def _credentials(proof: Proof) -> grpc.ChannelCredentials:

@@ -9,6 +9,7 @@ import urllib.request
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from ares.adapters.links.diagnosis import of_certificate
 from ares.core.net.addresses import is_loopback
 from ares.ports.link import LinkBroken, LinkRefused
 
@@ -46,7 +47,9 @@ def _join(url: str, authorities: str, token: str, name: str, request: str) -> tu
         kind = LinkRefused if 400 <= error.code < 500 and error.code not in (408, 429) else LinkBroken
         raise kind(f"{url}: {_problem(error)}") from None
     except urllib.error.URLError as error:
-        raise LinkBroken(f"{url}: {error.reason}") from None
+        why = error.reason
+        bad = isinstance(why, ssl.SSLCertVerificationError)
+        raise LinkBroken(f"{url}: {of_certificate(why.verify_message) if bad else why}") from None
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         raise LinkBroken(f"{url}: {error!r}") from None
 

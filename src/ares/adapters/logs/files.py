@@ -8,6 +8,8 @@ output. The state of record never depends on a log.
 import contextlib
 import os
 import re
+import struct
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -18,6 +20,11 @@ _LOG_NAME = re.compile(r"(\d{1,9})-(\d{1,9})\.log", re.ASCII)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _NUMBER_MAX = 999_999_999
+# A mark is written when output goes on in another minute: when, and at which offset.
+_MARK_S = 60.0
+_MARK = struct.Struct("<dQ")
+# More than two months of output in every minute.
+_MARKS_MAX = 100_000
 
 
 class FileLogs:
@@ -42,12 +49,16 @@ class FileLogs:
             assert folder is not None
             fd = os.open(name, _WRITE, 0o600, dir_fd=folder)
             try:
-                size = os.fstat(fd).st_size
+                known = os.fstat(fd)
+                size = known.st_size
                 fresh = memoryview(data)[max(0, size - offset) :]
                 if offset > size or not fresh:
                     return size
                 if not note:
                     self._room.charge(tenant, len(fresh), files=not size)
+                now = time.time()
+                if size and known.st_mtime // _MARK_S != now // _MARK_S:
+                    self._mark(folder, tenant, f"{attempt}-{rank}.times", now, size)
                 return write_all(fd, fresh, size)
             finally:
                 os.close(fd)
@@ -59,6 +70,34 @@ class FileLogs:
     def size(self, tenant: str, job: str, attempt: int, rank: int) -> int:
         with self._log(tenant, job, attempt, rank) as fd:
             return 0 if fd is None else os.fstat(fd).st_size
+
+    def _mark(self, folder: int, tenant: str, name: str, now: float, size: int) -> None:
+        """At which offset a minute's output begins. A short job never writes one; one that is lost only makes
+        `offset_since` less exact."""
+        with contextlib.suppress(OSError):
+            fd = os.open(name, _WRITE | os.O_APPEND, 0o600, dir_fd=folder)
+            try:
+                self._room.charge(tenant, _MARK.size, files=not os.fstat(fd).st_size)
+                os.write(fd, _MARK.pack(now, size))
+            finally:
+                os.close(fd)
+
+    def offset_since(self, tenant: str, job: str, attempt: int, rank: int, at: float) -> int:
+        with self._job_dir(tenant, job) as folder:
+            if folder is None:
+                return 0
+            try:
+                last = os.stat(_log_name(attempt, rank), dir_fd=folder, follow_symlinks=False)
+                if last.st_mtime < at:
+                    return last.st_size
+                fd = os.open(f"{attempt}-{rank}.times", _READ, dir_fd=folder)
+            except FileNotFoundError:
+                return 0
+            with open(fd, "rb") as file:
+                raw = file.read(_MARKS_MAX * _MARK.size)
+        marks = _MARK.iter_unpack(raw[: len(raw) // _MARK.size * _MARK.size])
+        # The newest mark that is not later; output between two marks has the time of the first.
+        return max((offset for marked_at, offset in marks if marked_at <= at), default=0)
 
     def ranks(self, tenant: str, job: str, attempt: int) -> tuple[int, ...]:
         with self._job_dir(tenant, job) as folder:

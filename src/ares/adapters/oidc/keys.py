@@ -162,12 +162,12 @@ class _KeySet(msgspec.Struct):
 def _read(raw: bytes) -> dict[str, PublicKey]:
     """The keys for signatures that can be read; others are of no use here, and no reason to have none."""
     found: dict[str, PublicKey] = {}
-    for one in msgspec.json.decode(raw, type=_KeySet).keys[:_KEYS_MAX]:
-        kind = _KINDS.get(str(one.get("kty")))
-        if kind is None or one.get("use", "sig") != "sig":
+    for key in msgspec.json.decode(raw, type=_KeySet).keys[:_KEYS_MAX]:
+        kind = _KINDS.get(str(key.get("kty")))
+        if kind is None or key.get("use", "sig") != "sig":
             continue
         try:
-            found[str(one.get("kid", ""))] = kind.import_key(one)
+            found[str(key.get("kid", ""))] = kind.import_key(key)
         except (JoseError, ValueError, TypeError, KeyError) as error:
-            log.warning("provider.key_unusable", kid=str(one.get("kid", ""))[:128], error=str(error)[:200])
+            log.warning("provider.key_unusable", kid=str(key.get("kid", ""))[:128], error=str(error)[:200])
     return found

@@ -82,8 +82,8 @@ class ProcessPlanning:
 
     async def _exchange(self, process: asyncio.subprocess.Process, frame: bytes, number: int) -> bytes:
         assert process.stdin is not None, "it was started with a pipe"
-        process.stdin.write(HEAD.pack(len(frame), number))
-        process.stdin.write(frame)
+        # One write: each would wake the process.
+        process.stdin.write(HEAD.pack(len(frame), number) + frame)
         await process.stdin.drain()
         return await self._answer(process, number)
 

@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from ares.core.policy.mistakes import first_of
 from ares.core.policy.names import NAMES
-from ares.core.policy.reading import names_in, patterns_in, refused
+from ares.core.policy.reading import first_of, names_in, patterns_in, refused
 from ares.model.policy import Mistake, Type
 from ares.ports.policy import CompiledRule, Failed, Value
 

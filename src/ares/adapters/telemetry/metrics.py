@@ -42,6 +42,8 @@ METRICS: dict[str, Metric] = {
     "ares_log_unkept_total": Metric("counter", "Pieces of job output that could not be kept when they came."),
     "ares_log_lost_bytes_total": Metric("counter", "Bytes of job output that were given up: their logs say so."),
     "ares_output_bytes_total": Metric("counter", "Bytes of files that jobs handed over."),
+    "ares_project_bytes_total": Metric("counter", "Bytes of files that clients shipped for their jobs."),
+    "ares_staged_bytes_total": Metric("counter", "Bytes of shipped files that nodes fetched."),
     "ares_uploads_refused_total": Metric("counter", "Pieces of files of attempts that had been taken away: refused."),
     "ares_http_requests_total": Metric("counter", "HTTP answers by status.", "status"),
     "ares_auth_denials_total": Metric("counter", "Requests denied, by reason.", "reason"),

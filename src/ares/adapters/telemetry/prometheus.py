@@ -35,7 +35,6 @@ def _nonzero(rng: Rng, n_bytes: int) -> str:
     return drawn.hex() if any(drawn) else "1".zfill(2 * n_bytes)
 
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Further values of a label are counted as "other": a bug must not use up the memory.
 LABEL_VALUES_MAX = 100
 

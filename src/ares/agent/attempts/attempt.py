@@ -21,6 +21,7 @@ class Attempt:
     """One rank of an attempt, mutable, owned by `Attempts`. Its states, in order, and the collection that holds each:
 
     - held: its Start came while the node had no valid lease. `Attempts._held` has the Start until the next renewal.
+    - staging: its files are fetched. `Attempts._live`, `staging` is set.
     - starting: the executor was asked for a process and has not answered. `Attempts._live`, `running` is None.
     - running: the executor has a process for it. `Attempts._live`, `running` is set.
     - ending: it was told to end. `Attempts._live`, `ending` is set; `timers` has the next signal.
@@ -41,8 +42,11 @@ class Attempt:
     world: WorldInfo
     # The deadline has moved since the executor was given it.
     extended: bool = False
-    # The process, while it runs.
+    # Its files are being fetched and unpacked.
+    staging: "asyncio.Task[None] | None" = None
+    # The process, while it runs, and when it began, by the agent's monotonic clock.
     running: Running | None = None
+    began: float = 0.0
     # Why the attempt may not go on. With it the end is reported as Fenced, not as Exited.
     fenced: str = ""
     # It reached its time limit.
@@ -55,6 +59,8 @@ class Attempt:
     note: str = ""
     # Timers of the time limit, of signals and of repeated uploads. The end of the processes cancels them.
     timers: list[asyncio.TimerHandle] = field(default_factory=list[asyncio.TimerHandle])
+    # Those of them that are of its time limit.
+    limits: list[asyncio.TimerHandle] = field(default_factory=list[asyncio.TimerHandle])
     # Its exit and its result, kept while its output files are uploaded.
     outcome: tuple[ExitInfo, bytes] | None = None
     upload: Upload | None = None
@@ -80,9 +86,11 @@ class Attempt:
         """All its processes are gone, and the control plane does not have all its output files yet."""
         return self.outcome is not None and not self.ended
 
-    def later(self, seconds: float, action: Callable[[], None]) -> None:
+    def later(self, seconds: float, action: Callable[[], None]) -> asyncio.TimerHandle:
         """Runs the action after that time, unless `cancel_timers` comes first."""
-        self.timers.append(asyncio.get_running_loop().call_later(seconds, action))
+        timer = asyncio.get_running_loop().call_later(seconds, action)
+        self.timers.append(timer)
+        return timer
 
     def progress(self) -> Progress | None:
         """The progress that the job wrote since the last look, None when there is none."""

@@ -1,7 +1,6 @@
 """The attempts this node holds: started once each, watched, stopped, reported."""
 
 import asyncio
-import signal
 from collections.abc import Iterable
 from functools import partial
 
@@ -10,12 +9,13 @@ import structlog
 
 from ares.agent.attempts.attempt import Attempt
 from ares.agent.attempts.ending import Farewell, end, farewell_of
-from ares.agent.attempts.exits import exit_info, not_started, starts_once, unkept
+from ares.agent.attempts.exits import exit_info, not_prepared, not_started, starts_once, unkept
 from ares.agent.attempts.gang_place import file_of, take_world
 from ares.agent.attempts.launch import launch_of
 from ares.agent.attempts.owners import NoUidLeft
 from ares.agent.attempts.recent import RecentSet
 from ares.agent.attempts.secret_store import Shelter, Uncovered
+from ares.agent.attempts.time_limit import arm, take_limit
 from ares.agent.attempts.workspace import Workspace
 from ares.agent.files.job_files import read_result, write_whole
 from ares.agent.files.log_shipping import Shipping
@@ -26,12 +26,13 @@ from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.outbox import Key, Report
 from ares.agent.link.run_right import RunRight
 from ares.agent.settings import AgentSettings
-from ares.model.job import Warn
+from ares.agent.staging.stager import Stager, StagingFailed
+from ares.agent.staging.unpack import NotWanted
 from ares.model.link import AttemptRef, Exited, Fenced, LogAck, OutputAck, Resize, Start, Started, Stop
 from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Fence, OutputFile
 from ares.ports.clock import Clock
-from ares.ports.executor import CannotStart, Executor, Finished, Running
+from ares.ports.executor import CannotStart, Executor, Finished, Launch, Running
 
 _log = structlog.get_logger(__name__)
 
@@ -51,6 +52,7 @@ class Attempts:
         mailbox: Mailbox,
         workspace: Workspace,
         settings: AgentSettings,
+        stager: Stager | None = None,
         collect: Collect = collect,
     ) -> None:
         self._info = info
@@ -61,6 +63,7 @@ class Attempts:
         self._workspace = workspace
         self._shelter = Shelter(workspace.root)
         self._settings = settings
+        self._stager = stager
         self._shipping = Shipping(mailbox, clock, settings.log_wait_s)
         self.uploads = AttemptUploads(mailbox, collect, self._handed_over)
         self.incarnation = 0
@@ -103,6 +106,8 @@ class Attempts:
             if attempt.final is not None:
                 self._mailbox.again(attempt.final)
             take_world(attempt, start.world)
+            if start.updates > attempt.start.updates:
+                take_limit(attempt, start, self._clock)
             return False
         if key in self._held or start.placement.incarnation != self.incarnation:
             return False
@@ -209,20 +214,34 @@ class Attempts:
         self._mailbox.watch(attempt)
         try:
             launch = launch_of(start, folder, self._info, self._settings, attempt.deadline)
-            self._workspace.create(folder, launch.uid)
+            self._workspace.create(folder, launch.uid, fresh=bool(start.spec.project or start.secrets))
             if start.spec.gang is not None:
                 write_whole(folder.world, file_of(start.world, start.placement.rank))
             attempt.cover = self._shelter.cover(start, folder, self._clock)
-        except OSError as error:
-            self._end(attempt, not_started(f"cannot create the attempt's directory: {error.strerror}"))
-            return
-        except (Uncovered, NoUidLeft) as error:
-            self._end(attempt, not_started(str(error)))
+        except (OSError, Uncovered, NoUidLeft) as error:
+            self._end(attempt, not_prepared(error))
             return
         if attempt.cover is not None:
             launch = attempt.cover.dress(launch)
+        if start.spec.project is not None:
+            attempt.staging = asyncio.create_task(self._stage(attempt, launch))
+            return
+        self._start(attempt, launch)
+
+    def _start(self, attempt: Attempt, launch: Launch) -> None:
         answer = asyncio.ensure_future(self._executor.start(launch))
         answer.add_done_callback(partial(self._answered, attempt))
+
+    async def _stage(self, attempt: Attempt, launch: Launch) -> None:
+        try:
+            if self._stager is None:
+                raise StagingFailed("this node cannot fetch the files of a project")
+            await self._stager.stage(attempt.start, attempt.folder.work, launch.uid, lambda: not attempt.fenced)
+        except (StagingFailed, NotWanted, asyncio.CancelledError) as failed:
+            self._end(attempt, not_started(str(failed) or "it was told to end"))
+        else:
+            attempt.staging = None
+            self._start(attempt, msgspec.structs.replace(launch, deadline=attempt.deadline))
 
     def _answered(self, attempt: Attempt, answer: "asyncio.Future[Running | CannotStart]") -> None:
         outcome = answer.result()
@@ -244,30 +263,10 @@ class Attempts:
         if attempt.fenced:
             outcome.kill()
         else:
-            self._arm_time_limit(attempt)
+            arm(attempt, self._clock)
         outcome.on_finished(partial(self._finished, attempt))
 
-    def _arm_time_limit(self, attempt: Attempt) -> None:
-        spec = attempt.start.spec
-        if spec.time_limit_s is None:
-            return
-        if spec.warn is None:
-            attempt.later(spec.time_limit_s, partial(self._time_is_up, attempt))
-        else:
-            attempt.later(spec.time_limit_s - spec.warn.before_s, partial(self._warn, attempt, spec.warn))
-
     # ---- stopping
-
-    def _warn(self, attempt: Attempt, warn: Warn) -> None:
-        """The end is timed from the warning: a job that is warned late by a slow agent still has all of its time."""
-        if attempt.running is not None:
-            attempt.running.signal(signal.Signals[warn.signal])
-        attempt.later(warn.before_s, partial(self._time_is_up, attempt))
-
-    @staticmethod
-    def _time_is_up(attempt: Attempt) -> None:
-        attempt.timed_out = True
-        end(attempt, Farewell(attempt.start.spec.grace_s))
 
     def _stop(self, attempt: Attempt, farewell: Farewell, reason: str, *, anew: bool = False) -> None:
         if attempt.ended:
@@ -275,6 +274,8 @@ class Attempts:
         attempt.fenced = attempt.fenced or reason
         if attempt.outcome is not None:
             self._end(attempt, *attempt.outcome)
+        elif attempt.staging is not None:
+            attempt.staging.cancel()
         else:
             end(attempt, farewell, anew=anew)
 

@@ -20,8 +20,9 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def job_environment(base: Mapping[str, str], start: Start, folder: Folder, info: NodeInfo) -> dict[str, str]:
-    """Later entries win: a job may set its own PATH or HOME, but no variable that Ares sets."""
-    return {
+    """Later entries win: a job may set its own PATH or HOME, but no variable that Ares sets. Its own PYTHONPATH comes
+    before the one of Ares."""
+    named = {
         **base,
         "HOME": folder.work,
         "TMPDIR": folder.work,
@@ -31,6 +32,9 @@ def job_environment(base: Mapping[str, str], start: Start, folder: Folder, info:
         **variables(start.world, start.placement.rank),
         **_devices(start, info),
     }
+    if "PYTHONPATH" in base and "PYTHONPATH" in start.spec.env:
+        named["PYTHONPATH"] = f"{start.spec.env['PYTHONPATH']}:{base['PYTHONPATH']}"
+    return named
 
 
 def _identity(start: Start, folder: Folder, info: NodeInfo) -> dict[str, str]:

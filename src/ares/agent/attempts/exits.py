@@ -40,6 +40,13 @@ def not_started(message: str) -> ExitInfo:
     return ExitInfo(failure="staging", message=message)
 
 
+def not_prepared(error: Exception) -> ExitInfo:
+    """The directory of the attempt, its user or its secrets could not be had."""
+    if isinstance(error, OSError):
+        return not_started(f"cannot create the attempt's directory: {error.strerror}")
+    return not_started(str(error))
+
+
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name

@@ -30,7 +30,7 @@ class Owners:
         if uid is not None and self._first <= uid <= self._last:
             return uid
         taken = set(self._uids.values())
-        uid = next((one for one in range(self._first, self._last + 1) if one not in taken), None)
+        uid = next((free for free in range(self._first, self._last + 1) if free not in taken), None)
         if uid is None:
             count = self._last - self._first + 1
             raise NoUidLeft(f"all {count:,} users that this node has for tenants are taken: widen node.sandbox.uids")

@@ -90,7 +90,7 @@ class SecretGuard:
         self.given = tuple(given)
         self._folder = folder
         self._clock = clock
-        self._masker = Masker(one.value.reveal() for one in self.given)
+        self._masker = Masker(secret.value.reveal() for secret in self.given)
         self._room = ""
         self._pipe: tuple[int, int] | None = None
         self._log = -1
@@ -98,14 +98,14 @@ class SecretGuard:
 
     @property
     def versions(self) -> dict[str, int]:
-        return {one.name: one.version for one in self.given}
+        return {secret.name: secret.version for secret in self.given}
 
     def open(self, room: str) -> None:
         self._room = room
-        for one in self.given:
-            if one.file is not None:
-                with open(os.open(f"{room}/{one.file}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                    file.write(one.value.reveal())
+        for secret in self.given:
+            if secret.file is not None:
+                with open(os.open(f"{room}/{secret.file}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                    file.write(secret.value.reveal())
         os.mkfifo(self._folder.pipe, 0o600)
         reader = os.open(self._folder.pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         # A writer of our own: without one, the pipe reads as closed whenever the job has it closed.
@@ -118,7 +118,7 @@ class SecretGuard:
 
     def dress(self, launch: Launch) -> Launch:
         """The launch with the secrets in its environment, and the pipe as its output."""
-        mine = {one.env: os.fsdecode(one.value.reveal()) for one in self.given if one.env is not None}
+        mine = {secret.env: os.fsdecode(secret.value.reveal()) for secret in self.given if secret.env is not None}
         env = {**launch.env, **mine, "ARES_SECRETS_DIR": self._folder.secrets}
         folders = (*launch.folders, self._room)
         return msgspec.structs.replace(launch, env=env, log_path=self._folder.pipe, folders=folders)

@@ -79,9 +79,14 @@ class Workspace:
         """The path of an attempt's directory. `create` makes it."""
         return Folder(f"{self.root}/{ref.job}.{ref.fence}.{rank}")
 
-    def create(self, folder: Folder, uid: int | None = None) -> None:
-        """Reuses a spare directory of that user, or makes a new one, which belongs to the agent's user at first."""
-        if spare := self._spare.get(os.geteuid() if uid is None else uid):
+    def create(self, folder: Folder, uid: int | None = None, *, fresh: bool = False) -> None:
+        """Reuses a spare directory of that user, or makes a new one, which belongs to the agent's user at first.
+
+        What the agent writes in before the start needs a fresh one: another job of the same user may have kept a spare
+        open, and put a link in the way.
+        """
+        spare = None if fresh else self._spare.get(os.geteuid() if uid is None else uid)
+        if spare:
             self._spares -= 1
             os.rename(spare.pop().path, folder.path)
         else:
@@ -152,8 +157,20 @@ def _clean(folder: Folder, uid: int) -> bool:
         # A second hard link would show the next attempt's output to this job.
         if log.st_mode != _LOG_MODE or log.st_nlink != 1:
             return False
-        if log.st_size:
-            os.truncate(folder.log, 0)
+        if log.st_size and not _emptied(folder.log, log):
+            return False
     for name in names - _DIRECTORIES - {"log"}:
         os.unlink(f"{folder.path}/{name}")
     return True
+
+
+def _emptied(path: str, seen: os.stat_result) -> bool:
+    """Empties the file that was looked at: a process that kept the directory open may have put a link in its place."""
+    fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        same = os.path.samestat(os.fstat(fd), seen)
+        if same:
+            os.ftruncate(fd, 0)
+    finally:
+        os.close(fd)
+    return same

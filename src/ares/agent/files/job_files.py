@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from ares.core.lifecycle import results
+from ares.core.lifecycle import outputs
 
 RESULT_BYTES_MAX = 64 * 1024
 PROGRESS_BYTES_MAX = 4 * 1024
@@ -38,7 +38,7 @@ def read_result(path: str) -> ResultFile:
     try:
         data = _read(path, RESULT_BYTES_MAX)
         if data:
-            results.decode(data)
+            outputs.decode_result(data)
     except FileNotFoundError:
         return ResultFile()
     except OSError as error:

@@ -152,7 +152,7 @@ def _digested(top: int, paths: list[str], bytes_max: int, wanted: Callable[[], b
             if stamp_of(fd) != before:
                 raise _Unfit(f"{path!r} changed while it was read")
         found.append(FoundFile(OutputFile(path=path, size=before[1], sha256=digest), before))
-    flaw = list_flaw(one.file for one in found)
+    flaw = list_flaw(output.file for output in found)
     return Collected(trouble=flaw) if flaw else Collected(tuple(found))
 
 

@@ -54,8 +54,8 @@ class Upload:
     def __init__(self, root: str, found: tuple[FoundFile, ...], failed: Callable[[str], None]) -> None:
         self._root = root
         self._failed = failed
-        self.files = tuple(one.file for one in found)
-        self._parts = {one.file.sha256: _FileUpload(one.file, one.stamp) for one in found}
+        self.files = tuple(output.file for output in found)
+        self._parts = {output.file.sha256: _FileUpload(output.file, output.stamp) for output in found}
         self._left = len(self._parts)
         self._queue = deque(self._parts.values())
         self._reading: tuple[_FileUpload, int] | None = None

@@ -1,18 +1,21 @@
 """The agent's side of the stream: greet, renew, send, receive; reconnect while it runs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 
 import structlog
 
 from ares.agent.attempts.attempts import Attempts
+from ares.agent.entry.entrance import Entrance
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import RunRight
+from ares.agent.loops import first_to_end
 from ares.model.link import (
     Ack,
     AgentFrame,
     Hello,
     LogAck,
+    OpenAside,
     OutputAck,
     Renew,
     Renewed,
@@ -25,7 +28,7 @@ from ares.model.link import (
 )
 from ares.model.node import NodeInfo
 from ares.ports.clock import Clock, Rng, happens
-from ares.ports.link import Link, LinkBroken, LinkRefused, LinkSession
+from ares.ports.link import Link, LinkBroken, LinkRefused, LinkSession, Sideways
 
 _log = structlog.get_logger(__name__)
 
@@ -64,6 +67,7 @@ class Conversation:
         run_right: RunRight,
         mailbox: Mailbox,
         attempts: Attempts,
+        entrance: Entrance,
     ) -> None:
         self._info = info
         self._link = link
@@ -74,6 +78,9 @@ class Conversation:
         self._run_right = run_right
         self._mailbox = mailbox
         self._attempts = attempts
+        self._entrance = entrance
+        # The session, where it can open a stream for sessions in jobs.
+        self._sideways: Sideways | None = None
         self._welcome = Welcome(incarnation=0, store_epoch=0)
         # Factor on the patience. It grows while renewals go unanswered.
         self._patience = 1.0
@@ -90,7 +97,7 @@ class Conversation:
             try:
                 await self._one_session()
             except LinkBroken as error:
-                _log.warning("agent.disconnected", why=str(error), failures=self._failures)
+                _log.warning("agent.disconnected", why=str(error), failures=self._failures, next="it goes on trying")
             except LinkRefused as error:
                 await self._refused(error)
             self._run_right.dropped()
@@ -116,17 +123,19 @@ class Conversation:
 
     async def _one_session(self) -> None:
         session = await self._link.connect(self._credential)
+        self._sideways = session if isinstance(session, Sideways) else None
         try:
             frames = session.frames()
             self._settle_in(await self._greet(session, frames))
-            await _first_to_fail(self._receive(frames), self._send(session), self._renew())
+            await first_to_end(self._receive(frames), self._send(session), self._renew())
         finally:
+            self._entrance.left()
             await session.close()
 
     async def _greet(self, session: LinkSession, frames: AsyncIterator[ServerFrame]) -> ServerFrame:
         hello = Hello(
             info=self._info, incarnation=self._attempts.incarnation, alive=self._attempts.refs(), boot=self._boot,
-            resends_logs=True,
+            resends_logs=True, enterable=self._sideways is not None,
         )  # fmt: skip
         await session.send(AgentFrame(messages=(hello, self._next_renewal())))
         try:
@@ -216,6 +225,9 @@ class Conversation:
                     self._attempts.output_kept(message)
                 case Renewed():
                     self._renewed(message)
+                case OpenAside(key=key):
+                    if self._sideways is not None:
+                        self._entrance.called(self._sideways, key)
                 case Stop():
                     self._attempts.stop(message)
                 case Resize():
@@ -247,16 +259,3 @@ def _patience_s(welcome: Welcome) -> float:
     """How long a renewal may go unanswered before another replica is tried."""
     self_fence_s = welcome.self_fence_ratio * welcome.dead_after_s
     return max(_PATIENCE_MIN_S, _PATIENCE_SHARE * (self_fence_s - welcome.renew_every_s))
-
-
-async def _first_to_fail(*loops: Coroutine[None, None, None]) -> None:
-    """Runs the loops together. The first that fails ends the others."""
-    tasks = [asyncio.create_task(loop) for loop in loops]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()

@@ -203,7 +203,9 @@ def summary(
     call, raws, replicas = calls.month(name, tenant, **moments), list[Any](), Replicas(ctx)
     states: list[dict[str, Any]] = []
     counted: set[str] = set()
-    for raw, known in replicas.ask(lambda one: (one.send(call.raw()), one.send(calls.verified().raw())["verified"])):
+    for raw, known in replicas.ask(
+        lambda replica: (replica.send(call.raw()), replica.send(calls.verified().raw())["verified"])
+    ):
         here = {chain["chain"] for chain in raw["chains"] if chain["here"]}
         # Two addresses of one replica are one.
         if not here or here - counted:
@@ -214,7 +216,9 @@ def summary(
     shown = {"summary": to_builtins(report.summary), "replicas": raws, "verified": states}
     if not print_objects(output, {**shown, "notAsked": replicas.unasked}, lambda _: []):
         click.echo("\n".join(markdown(report)))
-        missing = [f"- {printable(one['url'])}: not asked: {printable(one['why'])}" for one in replicas.unasked]
+        missing = [
+            f"- {printable(replica['url'])}: not asked: {printable(replica['why'])}" for replica in replicas.unasked
+        ]
         click.echo("\n".join(("## Verification", "", *(f"- {verdict(state)}" for state in states), *missing)))
     replicas.tell([chain for raw in raws for chain in raw["chains"]])
 
@@ -245,8 +249,8 @@ def _period(seen: "AuditSummary") -> str:
 
 def _listed(happened: "tuple[Happened, ...]") -> list[str]:
     lines = [
-        f"- {_when(one.at)} {_cell(one.who)} {_cell(one.operation)} {_cell(one.object)} {_cell(one.reason)}".rstrip()
-        for one in happened[:_LISTED]
+        " ".join(("-", _when(entry.at), *map(_cell, (entry.who, entry.operation, entry.object, entry.reason)))).rstrip()
+        for entry in happened[:_LISTED]
     ]
     more = [f"- and {len(happened) - _LISTED:,} more"] if len(happened) > _LISTED else []
     return [*lines, *more] or ["None."]

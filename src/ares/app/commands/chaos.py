@@ -63,7 +63,7 @@ def chaos(ctx: click.Context, history: Path | None, page: Path | None, dry_run: 
     Exit code 0 if every promise was kept, 1 if one was broken, 2 if it could not run.
     """
     from ares.edge.client.errors import AresError
-    from ares.sim.chaos import errors as errors_module
+    from ares.sim.chaos import camp as errors_module
     from ares.sim.chaos import plan, run, verdict
 
     module, errors = run, errors_module

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.job_flags import asked, job_options
+from ares.edge.cli.job_flags import asked, job_options, layers
 from ares.edge.cli.render.output import output_option, print_objects, tell
 from ares.edge.cli.render.text import duration, printable
 
@@ -43,7 +43,7 @@ def predict_job(ctx: click.Context, command: tuple[str, ...], output: str, **fla
     """
     from ares.edge.client.calls import predictions
 
-    call = predictions.job(asked(command, flags))
+    call = predictions.job(asked(layers(command, flags)))
     tell(connect(ctx), call, lambda found: "\n".join(job_lines(found, time.time())), output)
 
 
@@ -72,11 +72,11 @@ def predict_error(ctx: click.Context, trace: Path | None, format_: str | None, o
 
 def _score(trace: Path, format_: str | None) -> Any:
     from ares.app.commands.trace_flags import readable
-    from ares.sim.learn import score
+    from ares.sim.learn import train
     from ares.sim.traces import formats
 
     with readable():
-        return score.score(formats.read(trace, format_))
+        return train.score(formats.read(trace, format_))
 
 
 def _plain(record: Any) -> Any:
@@ -194,11 +194,11 @@ def score_lines(found: Any) -> list[str]:
 
     rows = (
         (
-            words, f"{one.jobs:,}", f"{one.mean_absolute_error_s:,.0f} s",
-            "" if one.median_relative_error is None else f"{one.median_relative_error:.0%}",
-            f"{one.within:.1%}" if words == _HISTORY and one.within is not None else "",
+            words, f"{said.jobs:,}", f"{said.mean_absolute_error_s:,.0f} s",
+            "" if said.median_relative_error is None else f"{said.median_relative_error:.0%}",
+            f"{said.within:.1%}" if words == _HISTORY and said.within is not None else "",
         )
-        for words, one in ((_HISTORY, found.history), ("what jobs state", found.stated))
+        for words, said in ((_HISTORY, found.history), ("what jobs state", found.stated))
     )  # fmt: skip
     return layout(("SAID BY", "JOBS", "MEAN ERROR", "MEDIAN OFF BY", "WITHIN (80% IS MEANT)"), rows)
 

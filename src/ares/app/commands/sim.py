@@ -37,8 +37,8 @@ def run_(seeds: int, first: int, mutant: str, workers: int, stop: bool, quiet: b
     _known(mutant)
     outcomes: list[Any] = []
     with Bars(["worlds"], "seeds", quiet=quiet or output == "json") as bars:
-        for one in seeds_module.run(seeds_module.Range(first, seeds, mutant, workers, stop)):
-            outcomes.append(one)
+        for outcome in seeds_module.run(seeds_module.Range(first, seeds, mutant, workers, stop)):
+            outcomes.append(outcome)
             bars.show(0, len(outcomes), seeds)
     found = seeds_module.summarize(outcomes)
     if not print_objects(output, seeds_module.figures(found), lambda _: []):
@@ -144,21 +144,30 @@ def mutants_(names: tuple[str, ...], seeds: int, first: int, cases: bool, listed
     for name in names:
         _known(name)
     if listed:
-        rows = [(name, ", ".join(one.caught_by), one.shown_by or "-", one.what) for name, one in known.items()]
+        rows = [
+            (name, ", ".join(mutant.caught_by), mutant.shown_by or "-", mutant.what) for name, mutant in known.items()
+        ]
         found = [dict(zip(("mutant", "expected", "case", "what"), row, strict=True)) for row in rows]
         if not print_objects(output, found, lambda _: []):
             _print_table(("MUTANT", "EXPECTED", "CASE", "WHAT IS WRONG"), rows)
         return 0
     outcomes: list[Any] = []
-    for one in gate.gate(names, seeds, first=first, search=not cases):
-        outcomes.append(one)
+    for outcome in gate.gate(names, seeds, first=first, search=not cases):
+        outcomes.append(outcome)
         if output != "json":
-            click.echo(f"{one.mutant}: {'caught' if one.ok else 'NOT CAUGHT'}", err=True)
-    missed = [one.mutant for one in outcomes if not one.ok]
-    if not print_objects(output, [gate.figures(one) for one in outcomes], lambda _: []):
+            click.echo(f"{outcome.mutant}: {'caught' if outcome.ok else 'NOT CAUGHT'}", err=True)
+    missed = [outcome.mutant for outcome in outcomes if not outcome.ok]
+    if not print_objects(output, [gate.figures(outcome) for outcome in outcomes], lambda _: []):
         rows = [
-            (one.mutant, one.rule or "-", str(one.seeds or "-"), one.case or "-", one.case_rule or "-", one.what)
-            for one in outcomes
+            (
+                outcome.mutant,
+                outcome.rule or "-",
+                str(outcome.seeds or "-"),
+                outcome.case or "-",
+                outcome.case_rule or "-",
+                outcome.what,
+            )
+            for outcome in outcomes
         ]
         _print_table(("MUTANT", "CAUGHT BY", "SEEDS", "CASE", "CAUGHT BY", "WHAT IS WRONG"), rows)
         click.echo(f"\n{len(outcomes) - len(missed)} of {len(outcomes)} caught")
@@ -197,11 +206,13 @@ def _print(found: Any) -> None:
     told = ("commits", "jobs", "grants", "results", "losses", "processes", "freezes", "faults", "calls", "unknown")
     click.echo("\n" + ", ".join(f"{found.counts.get(name, 0):,} {name}" for name in told))
     click.echo(f"{found.seeds:,} worlds, {found.per_cpu_minute:,.0f} per CPU minute")
-    for one in found.broken:
-        click.echo(f"\nseed {one.seed}: {_verdict(one)}; `ares sim replay --seed {one.seed}` tells the story")
-        for violation in one.violations[:3]:
+    for outcome in found.broken:
+        click.echo(
+            f"\nseed {outcome.seed}: {_verdict(outcome)}; `ares sim replay --seed {outcome.seed}` tells the story"
+        )
+        for violation in outcome.violations[:3]:
             click.echo(f"  {violation.rule} at {violation.t:.3f} s: {violation.job}: {violation.what}")
-        for failure in one.failures[:3]:
+        for failure in outcome.failures[:3]:
             click.echo(f"  not caught by anybody: {failure}")
     if not found.broken:
         click.echo("0 broken promises")

@@ -47,7 +47,7 @@ def print_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
     from ares.edge.cli.render.table import print_table
 
     known = policies.POLICIES.values()
-    print_table(("POLICY", "WHAT IT DOES"), ((one.name, one.about) for one in known), of="policies")
+    print_table(("POLICY", "WHAT IT DOES"), ((policy.name, policy.about) for policy in known), of="policies")
     ctx.exit()
 
 
@@ -114,10 +114,10 @@ def _print_starts(figures: Any) -> None:
 def _print_checked(figures: Any) -> None:
     verdicts: list[Any] = [run.checked for run in figures.runs if run.checked is not None]
     if verdicts:
-        decisions, broken = sum(one.decisions for one in verdicts), sum(one.broken for one in verdicts)
+        decisions, broken = sum(verdict.decisions for verdict in verdicts), sum(verdict.broken for verdict in verdicts)
         click.echo(f"\nchecked {decisions:,} decisions: {broken:,} violations")
-        for one in verdicts:
-            words: list[str] = one.words()
+        for verdict in verdicts:
+            words: list[str] = verdict.words()
             for line in words[:_VIOLATIONS_SHOWN]:
                 click.echo(f"  {_harmless(line)}")
             if len(words) > _VIOLATIONS_SHOWN:
@@ -128,7 +128,7 @@ def _study(trace: Path, policies: Sequence[str], asked: dict[str, Any]) -> Any:
     from ares.sim.study import study, whatif
     from ares.sim.traces import policies as policies_module
 
-    by = study.renamed([policies_module.policy(one) for one in policies])
+    by = study.renamed([policies_module.policy(name) for name in policies])
     question = whatif.WhatIf(asked["gpus"], asked["load"], asked["fair_share"])
     found = source(trace, asked).trace()
     return study.study(

@@ -66,7 +66,7 @@ def tune(trace: Path, aims: tuple[str, ...], trials: int, holdout: float, base: 
     them: `ares profile show -o yaml > mine.yaml`, then `--base mine.yaml`.
     """
     from ares.sim.traces import policies
-    from ares.sim.tune import figures as figures_module
+    from ares.sim.tune import page as figures_module
     from ares.sim.tune import tune
 
     check_outputs(trace, asked["write"], asked["report"], asked["json_"])

@@ -1,5 +1,6 @@
 """`ares up` and `ares down`: the whole platform on one machine."""
 
+import contextlib
 import shutil
 import sys
 import time
@@ -9,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ares.app.commands.configured import configured, load
-from ares.edge.cli.commands.nodes import not_apart
+from ares.edge.cli.findings import Finding, of_nodes, of_server
 
 if TYPE_CHECKING:
     from ares.edge.client.sync import Client
 
 READY_WITHIN_S = 60.0
 LOOK_EVERY_S = 0.1
+# Jobs that `ares down` names one by one.
+_NAMED_MAX = 10
 # One sample job per installation, however often `ares up` is run.
 SAMPLE_REQUEST_ID = "ares-up-sample"
 SAMPLE = """\
@@ -58,22 +61,75 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
         click.echo("already running", err=True)
     with _reach(module, config.home_path, started) as client:
         click.echo(f"Ares is up at {client.endpoint.shown}")
-        for line in not_apart(client.nodes()):
-            click.echo(f"note: {line}; see docs/concepts/sandbox.md", err=True)
+        for finding in _not_well(client):
+            click.echo(f"{finding.status}: {finding.message}\n  fix: {finding.fix}", err=True)
         if not no_sample:
             _run_sample(client)
     click.echo(_next_steps(config.home_path))
     return 0
 
 
+def _not_well(client: "Client") -> list[Finding]:
+    """What is not real or not enforced here, as `ares doctor` says it."""
+    from ares.edge.client.errors import AresError
+
+    found = of_nodes(client.nodes())
+    with contextlib.suppress(AresError):
+        # A server that just began may still look for its leader; it serves all the same.
+        found += of_server(client.readiness(), time.time())
+    return [finding for finding in found if finding.status != "ok"]
+
+
 @click.command()
+@click.option("--yes", "-y", is_flag=True, help="Do not ask, whatever runs.")
 @configured
-def down(**where: Any) -> None:
-    """Stops what `ares up` started. Its state is kept."""
+@click.pass_context
+def down(ctx: click.Context, yes: bool, **where: Any) -> int:
+    """Stops what `ares up` started. Its state is kept.
+
+    It names the jobs that run and asks first. They are told to save their work and are run again after the next
+    `ares up`. Where there is no terminal to ask at, it says so and goes on.
+    """
     from ares.app import up
 
     config = load({}, **where)
+    if not up.is_up(config.home_path):
+        click.echo(f"nothing runs for {config.home}")
+        return 0
+    running = _running(up.connection(config.home_path))
+    for line in running:
+        click.echo(line, err=True)
+    if running and not yes and sys.stdin.isatty() and not click.confirm("Stop Ares now?", err=True):
+        click.echo("nothing was stopped")
+        return 1
     click.echo("stopped" if up.stop(config.home_path) else f"nothing runs for {config.home}")
+    return 0
+
+
+def _running(found: "tuple[str, str] | None") -> list[str]:
+    """The jobs that a stop would interrupt, in words; nothing when there are none, or when the server does not say."""
+    from itertools import islice
+
+    from ares.edge.cli.render.text import duration, printable
+    from ares.edge.client.errors import AresError
+    from ares.edge.client.retry import Retry
+    from ares.edge.client.sync import Client
+
+    if found is None:
+        return []
+    try:
+        with Client(*found, retry=Retry(attempts=1), timeout_s=5.0) as client:
+            total = sum(node.running for node in client.nodes())
+            named = list(islice(client.list(phase=("STAGING", "RUNNING"), page=_NAMED_MAX), _NAMED_MAX))
+    except AresError as error:
+        return [f"what runs could not be asked: {error}"]
+    if not total:
+        return []
+    now = time.time()
+    shown = [f"  {job.id}  {printable(job.name)}, {duration(now - (job.started_at or now))}" for job in named]
+    more = [f"  and {total - len(named)} more"] if total > len(named) else []
+    head = f"{total} job{'s run' if total > 1 else ' runs'}, to be interrupted and run again after the next `ares up`:"
+    return [head, *shown, *more]
 
 
 def _reach(module: Any, home: Path, started: Any) -> "Client":
@@ -111,7 +167,11 @@ def _run_sample(client: "Client") -> None:
     gpus = min(1, max(node.gpus_free for node in client.nodes()))
     try:
         job = client.submit(
-            command=[sys.executable, "-c", SAMPLE], name="hello", gpus=gpus, request_id=SAMPLE_REQUEST_ID
+            command=[sys.executable, "-c", SAMPLE],
+            name="hello",
+            gpus=gpus,
+            workdir="none",
+            request_id=SAMPLE_REQUEST_ID,
         )
     except Conflict:
         # An earlier version's sample, or another number of GPUs: it ran before.
@@ -130,7 +190,8 @@ def _next_steps(home: Path) -> str:
 
     elsewhere = "" if home == default_home() else f"  export ARES_HOME={home}\n"
     # The virtual environment may not be on the path: show the command that works here.
-    command = sys.argv[0] if "/" in sys.argv[0] and shutil.which("ares") is None else "ares"
+    typed = f"{sys.executable} -m ares" if sys.argv[0].endswith("__main__.py") else sys.argv[0]
+    command = typed if "/" in typed and shutil.which("ares") is None else "ares"
     return (
         f"\nTry next:\n{elsewhere}"
         f"  {command} submit --gpus 1 --name hello --follow -- sh -c 'echo $CUDA_VISIBLE_DEVICES'\n"

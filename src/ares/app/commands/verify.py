@@ -20,7 +20,7 @@ _COPIED, _READ = 0, 1
 @click.option("--store", metavar="URL", help="sqlite:///PATH or etcd://HOST:PORT.  [default: as the server's]")
 @click.option("--tenant", metavar="NAME", help="Only the jobs of this tenant.")
 @click.option("--job", metavar="ID", help="Only this job, by its full id.")
-@click.option("--outputs", is_flag=True, help="Also read every file that jobs handed over, and compare its digest.")
+@click.option("--outputs", is_flag=True, help="Also compare digests of files that jobs handed over, or start with.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 @output_option("table", "json")
 @configured
@@ -51,6 +51,7 @@ def verify(
         tenant=tenant or "",
         job=job or "",
         output_flaws=store_module.output_flaws(config) if outputs else None,
+        project_flaws=store_module.project_flaws(config) if outputs else None,
     )
     try:
         with (

@@ -12,8 +12,10 @@ from ares.check.invariants.records import (
     DECODERS,
     Array,
     Checkpoint,
+    Cron,
     Entry,
     Epoch,
+    Flow,
     Leader,
     Lease,
     Machine,
@@ -90,12 +92,14 @@ class LedgerBooks:
             "/requests/": self._take_request,
             "/jobs/": self._take_spec,
             "/arrays/": self._take_array,
+            "/flows/": self._take_flow,
             "/retry/": self._take_retry,
             "/nodes/": self._take_node,
             "/leader/": self._take_leader,
             "/leases/": self._take_lease,
             "/profiles/": self._take_profile,
             "/quotas/": self._take_quota,
+            "/crons/": self._take_cron,
             "/epoch": self._take_epoch,
             "/checkpoints/": self._take_checkpoint,
         }
@@ -107,6 +111,7 @@ class LedgerBooks:
         self.results: dict[str, Result] = {}
         self.requests: dict[tuple[str, str], Request] = {}
         self.arrays: dict[str, Array] = {}
+        self.flows: dict[str, Flow] = {}
         self.checkpoints: dict[str, Checkpoint] = {}
         self.nodes: dict[str, Node] = {}
         # What a node was in each incarnation.
@@ -114,6 +119,8 @@ class LedgerBooks:
         self.profiles: dict[str, ProfileVersion] = {}
         # By tenant.
         self.quotas: dict[str, TenantQuota] = {}
+        # By tenant and name.
+        self.crons: dict[tuple[str, str], Cron] = {}
         self.leaders: dict[str, Leader] = {}
         self.leases: dict[str, Lease] = {}
         self.retries: dict[str, RetryBudget] = {}
@@ -130,7 +137,7 @@ class LedgerBooks:
         return self.specs.get(state.array or state.id)
 
     def profile(self) -> Profile:
-        newest = max(self.profiles.values(), key=lambda one: one.version, default=None)
+        newest = max(self.profiles.values(), key=lambda profile: profile.version, default=None)
         return Profile() if newest is None else newest.profile
 
     # ---- commits
@@ -224,6 +231,9 @@ class LedgerBooks:
     def _take_spec(self, change: CommittedChange, write: Write) -> None:
         self._put(change, "/jobs/", self.specs, job_of(write.key), write)
 
+    def _take_flow(self, change: CommittedChange, write: Write) -> None:
+        self._put(change, "/flows/", self.flows, job_of(write.key), write)
+
     def _take_array(self, change: CommittedChange, write: Write) -> None:
         array = job_of(write.key)
         self.created[array] = tenant_of(write.key)
@@ -255,6 +265,10 @@ class LedgerBooks:
             self.in_force = [self.profile()]
         self._put(change, "/profiles/", self.profiles, write.key, write)
         self.in_force.append(self.profile())
+
+    def _take_cron(self, change: CommittedChange, write: Write) -> None:
+        _, _, tenant, name = write.key.split("/", 3)
+        self._put(change, "/crons/", self.crons, (tenant, name), write)
 
     def _take_quota(self, change: CommittedChange, write: Write) -> None:
         self._put(change, "/quotas/", self.quotas, tenant_of(write.key), write)
@@ -291,7 +305,7 @@ class LedgerBooks:
 def _gone(entry: Entry, alive: dict[int, Place]) -> Iterable[int]:
     data = entry.data
     if entry.kind == "resized":
-        return [one.rank for one in data.lost]
+        return [loss.rank for loss in data.lost]
     if data.rank is not None:
         return (data.rank,)
     return list(alive) if data.ranks is None else data.ranks

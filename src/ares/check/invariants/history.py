@@ -241,4 +241,4 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def first_at(violations: Sequence[Violation]) -> Violation | None:
-    return min(violations, key=lambda one: one.t, default=None)
+    return min(violations, key=lambda violation: violation.t, default=None)

@@ -12,6 +12,7 @@ from ares.check.invariants.rule import Rule
 from ares.check.invariants.rules.budget import Budget
 from ares.check.invariants.rules.calls import OneOrder
 from ares.check.invariants.rules.checkpoints import Checkpoints
+from ares.check.invariants.rules.crons import OneFiring
 from ares.check.invariants.rules.ends import Cancelled, Liveness, Recovery
 from ares.check.invariants.rules.fencing import Guarded, Monotone, Terminal
 from ares.check.invariants.rules.gangs import WholeGang
@@ -20,18 +21,21 @@ from ares.check.invariants.rules.logs import WholeLog
 from ares.check.invariants.rules.processes import Overlap, StartOnce, Zombie
 from ares.check.invariants.rules.quota import Quota
 from ares.check.invariants.rules.reads import MonotoneReads
+from ares.check.invariants.rules.releases import Released
 from ares.check.invariants.rules.requests import Dedup
 from ares.check.invariants.rules.results import OneResult
 from ares.check.invariants.rules.shares import OwnShare
+from ares.check.invariants.rules.updates import AsAsked
 from ares.check.invariants.scene import Scene
 
 _CHECKERS: tuple[type[Rule], ...] = (
     Dedup, Terminal, Monotone, Guarded, OneResult, Checkpoints, Budget, Quota, Zombie, Overlap, Liveness, Recovery,
-    Cancelled, Ownership, Ledger, MonotoneReads, WholeGang, StartOnce, OwnShare, OneOrder, WholeLog,
+    Cancelled, Ownership, Ledger, MonotoneReads, WholeGang, StartOnce, Released, OwnShare, OneOrder, WholeLog, AsAsked,
+    OneFiring,
 )  # fmt: skip
 
 # Every rule by its id: its title in words, and what checks it.
-RULES: dict[str, tuple[str, type[Rule]]] = {one.id: (one.title, one) for one in _CHECKERS}
+RULES: dict[str, tuple[str, type[Rule]]] = {rule.id: (rule.title, rule) for rule in _CHECKERS}
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -103,11 +107,11 @@ class _Pass:
         counts["results"] = kinds.get("succeeded", 0) + kinds.get("failed", 0)
         counts |= {rule.id: rule.tested for rule in self._rules}
         broken = [violation for rule in self._rules for violation in rule.broken]
-        broken.sort(key=lambda one: one.t)
+        broken.sort(key=lambda violation: violation.t)
         return Verdict(tuple(broken), counts)
 
 
-_REVOKING = ("lease-lost", "preempted", "retrying", "restarted", "cancelled")
+_REVOKING = ("lease-lost", "preempted", "requeue-requested", "retrying", "restarted", "cancelled")
 # Words for what is counted, and the name of the event, or the kind of the ledger's entry, that is counted for them.
 _COUNTED = {
     "commits": "commits", "grants": "bound", "retries": "retrying", "restarts": "restarted", "losses": "lease-lost",

@@ -79,12 +79,12 @@ def misplaced(
 def _marks(operations: Sequence[TimedOperation]) -> _Mark:
     """All beginnings and ends in their order, in a ring behind a mark that is neither."""
     rows: list[tuple[int, int, _Mark]] = []
-    for number, one in enumerate(operations):
+    for number, operation in enumerate(operations):
         begin, end = _Mark(number), _Mark(number)
         begin.end = end
-        rows.append((one.began, 0, begin))
-        if one.ended is not None:
-            rows.append((one.ended, 1, end))
+        rows.append((operation.began, 0, begin))
+        if operation.ended is not None:
+            rows.append((operation.ended, 1, end))
     rows.sort(key=lambda row: row[:2])
     head = _Mark(-1)
     for _, _, mark in rows:
@@ -95,16 +95,16 @@ def _marks(operations: Sequence[TimedOperation]) -> _Mark:
 
 
 def _lift(mark: _Mark) -> None:
-    for one in (mark, mark.end):
+    for lifted in (mark, mark.end):
         # An operation of unknown outcome has no end in the ring.
-        if one is not None:
-            one.before.after, one.after.before = one.after, one.before
+        if lifted is not None:
+            lifted.before.after, lifted.after.before = lifted.after, lifted.before
 
 
 def _put_back(mark: _Mark) -> None:
-    for one in (mark.end, mark):
-        if one is not None:
-            one.before.after = one.after.before = one
+    for lifted in (mark.end, mark):
+        if lifted is not None:
+            lifted.before.after = lifted.after.before = lifted
 
 
 RULE = "linear"
@@ -198,7 +198,7 @@ class JobCalls:
     def restore(self, revision: int) -> None:
         self._place += 1
         self._restored = True
-        self._commits = [one for one in self._commits if one[0] <= revision]
+        self._commits = [commit for commit in self._commits if commit[0] <= revision]
         kept = {job: seen for _, job, seen in self._commits}
         for job, moves in self._moves.items():
             if moves[-1][1] != kept.get(job, _Seen()):
@@ -208,7 +208,7 @@ class JobCalls:
         calls = self._calls + [_Call(question, None, began, None) for began, question in self._asked.values()]
         by_job = self._sort_out(calls)
         found = [violation for job in sorted(by_job) for violation in self._judge(job, by_job[job])]
-        return tuple(sorted(found, key=lambda one: one.t))
+        return tuple(sorted(found, key=lambda violation: violation.t))
 
     def _sort_out(self, calls: list[_Call]) -> dict[str, list[_Call]]:
         """By job. A submission is about the job that its request made."""
@@ -364,6 +364,6 @@ def _blamed(job: str, call: _Call, states: Iterable[_Seen]) -> Violation:
     asked, answer = call.asked, call.answered
     assert answer is not None
     said = " ".join(part for part in (answer.outcome, answer.code, answer.phase) if part)
-    been = ", ".join(f"{one.phase} ({one.seq})" for one in states if one.phase)
+    been = ", ".join(f"{state.phase} ({state.seq})" for state in states if state.phase)
     what = f"{asked.verb} by {asked.client}, from {asked.t:.2f} to {answer.t:.2f}, was answered {said} ({answer.seq}), "
     return Violation(RULE, answer.t, job, f"{what}which fits nowhere{': it was ' if been else ''}{been}")

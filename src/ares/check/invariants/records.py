@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-ENDED = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN"})
+ENDED = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN", "SKIPPED"})
 BOUND = frozenset({"STAGING", "RUNNING"})
 
 # Job ids are nine random characters and seven of time; keys have the time first.
@@ -53,6 +53,21 @@ class Place(_Record, frozen=True):
     devices: dict[str, tuple[str, ...]] = {}
 
 
+class Resources(_Record, frozen=True):
+    cpu_milli: int = 1000
+    memory_mib: int = 256
+    gpus: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.cpu_milli} milli-CPUs, {self.memory_mib} MiB and {self.gpus} GPUs"
+
+
+class Update(_Record, frozen=True):
+    """Of what a job asks for instead of what its specification says."""
+
+    resources: Resources | None = None
+
+
 class State(_Record, frozen=True):
     id: str
     tenant: str
@@ -75,6 +90,14 @@ class State(_Record, frozen=True):
     request_id: str | None = None
     submitted_by: str = ""
     team: str | None = None
+    alternative: int = 0
+    update: Update | None = None
+    updates: int = 0
+    index: int | None = None
+    held_by: str = ""
+    needs_met: bool = False
+    flow: str | None = None
+    is_finally: bool = False
 
 
 class Lost(_Record, frozen=True):
@@ -141,6 +164,19 @@ class Array(_Record, frozen=True):
     tasks: int = 0
     request_id: str | None = None
     expanded: bool = False
+    throttle: int | None = None
+
+
+class Firing(_Record, frozen=True):
+    at: float
+    outcome: str = "fired"
+    job: str = ""
+
+
+class Cron(_Record, frozen=True):
+    tenant: str
+    name: str
+    history: tuple[Firing, ...] = ()
 
 
 class Retry(_Record, frozen=True):
@@ -157,7 +193,39 @@ class Preemption(_Record, frozen=True):
     wait_s: float = 30.0
 
 
+class NeededJob(_Record, frozen=True):
+    job: str
+
+
+class Condition(_Record, frozen=True):
+    """One of a job's needs."""
+
+    job: str | None = None
+    of: tuple[NeededJob, ...] = ()
+    k: int | None = None
+    on: str = "success"
+    each: bool = False
+
+
+class WaitLimit(_Record, frozen=True):
+    after_s: float = 0.0
+    then: str = "fail"
+
+
+class Flow(_Record, frozen=True):
+    id: str
+    tenant: str
+    jobs: int = 0
+    whole: bool = False
+    abandoned: bool = False
+
+
 class Spec(_Record, frozen=True):
+    resources: Resources = Resources()
+    alternatives: tuple[Resources, ...] = ()
+    needs: tuple[Condition, ...] = ()
+    needs_timeout: WaitLimit | None = None
+    on_impossible: str = "skip"
     retry: Retry = Retry()
     effects: str = "staged"
     restart: str = "on-failure"
@@ -254,7 +322,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "/state/": State, "/events/": Entry, "/results/": Result, "/requests/": Request, "/jobs/": Spec,
     "/arrays/": Array, "/nodes/": Node, "/profiles/": ProfileVersion, "/leader/": Leader, "/retry/": RetryBudget,
     "/epoch": Epoch, "/checkpoints/": Checkpoint, "/leases/": Lease,
-    "/quotas/": TenantQuota,
+    "/quotas/": TenantQuota, "/crons/": Cron, "/flows/": Flow,
 }  # fmt: skip
 # By kind; what each gives is the record of that kind.
 DECODERS: dict[str, Callable[[str], Any]] = {

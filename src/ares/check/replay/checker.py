@@ -4,11 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 
-from ares.check.replay.ahead import entered, overlaps
+from ares.check.replay.ahead import End, earliest, entered, overlaps
 from ares.check.replay.decisions import AttemptEnd, AttemptStart, CycleDecisions, Promised
-from ares.check.replay.earliest import End, earliest
-from ares.check.replay.node import AskedRoom, beyond, empty, wishes
-from ares.check.replay.placed import wrong_places
+from ares.check.replay.node import AskedRoom, beyond, empty, wishes, wrong_places
 from ares.check.replay.rules import rules_of
 from ares.check.replay.trace import Trace
 from ares.check.replay.verdict import ReplayVerdict
@@ -38,8 +36,8 @@ class Checker:
         self._name = name
         self._rules = rules_of(profile, committed=committed)
         pools = profile.pools
-        self._rooms = {one.name: empty(one, pools.get(one.pool, Pool())) for one in trace.nodes}
-        self._infos = {one.name: one for one in trace.nodes}
+        self._rooms = {node.name: empty(node, pools.get(node.pool, Pool())) for node in trace.nodes}
+        self._infos = {node.name: node for node in trace.nodes}
         self._down: set[str] = set()
         self._now = 0.0
         # Whether attempts may be preempted, so that they end before their time.
@@ -57,7 +55,7 @@ class Checker:
         self._counts = dict.fromkeys(
             ("decisions", "starts", "ends", "heads", "promises", "plans", "drains", "excused"), 0
         )
-        self._waits = Waits(trace.jobs, self._rules, self._say)
+        self._waits = Waits(trace, self._rules, self._say)
         # The earliest start that each job was promised while it was the head of the queue.
         self._soonest: dict[int, float] = {}
         self._said: list[str] = []
@@ -69,8 +67,8 @@ class Checker:
         self._now = now
         self._fail(decision)
         struck = set(decision.down)
-        for one in decision.ended:
-            struck.update(self._end(one, decision.down))
+        for end in decision.ended:
+            struck.update(self._end(end, decision.down))
         self._come(decision)
         struck.update(self._overdue(now))
         self._resize(decision.resized, -1)
@@ -121,35 +119,37 @@ class Checker:
         if decision.down or decision.up:
             self._possible.clear()
 
-    def _end(self, one: AttemptEnd, down: tuple[str, ...]) -> set[str]:
+    def _end(self, end: AttemptEnd, down: tuple[str, ...]) -> set[str]:
         """Records the end. Returns the nodes that the attempt held longer than estimated."""
         self._counts["ends"] += 1
-        running = self._running.pop(one.job, None)
+        running = self._running.pop(end.job, None)
         if running is None:
-            self._say(one.at, one.job, "ended without having run")
+            self._say(end.at, end.job, "ended without having run")
             return set()
         self._add(running.placements, +1)
-        late = {place.node for place in running.placements} if one.at > running.ends else set[str]()
-        ran, whole = one.at - running.since, self._whole(one.job, running.placements)
-        gang = self._jobs[one.job].spec.gang
+        late = {place.node for place in running.placements} if end.at > running.ends else set[str]()
+        ran, whole = end.at - running.since, self._whole(end.job, running.placements)
+        gang = self._jobs[end.job].spec.gang
         if gang is not None and gang.min_ranks is not None:
             return late
         if ran > whole + _ROUNDING_S:
-            self._say(one.at, one.job, f"ran for {ran:g} s; it takes {whole:g} s")
+            self._say(end.at, end.job, f"ran for {ran:g} s; it takes {whole:g} s")
         elif ran < whole - _ROUNDING_S and not (
-            self._taken_away or any(one.node in down for one in running.placements)
+            self._taken_away or any(place.node in down for place in running.placements)
         ):
-            self._say(one.at, one.job, f"ended after {ran:g} s; it takes {whole:g} s, and no node failed")
+            self._say(end.at, end.job, f"ended after {ran:g} s; it takes {whole:g} s, and no node failed")
         return late
 
     def _whole(self, job: int, placements: tuple[Placement, ...]) -> float:
         """How long the attempt runs without a failure or preemption."""
-        one = self._jobs[job]
+        traced = self._jobs[job]
         models = {self._model(place) for place in placements if place.gpus}
         runs = (
-            max((one.runs_s.get(model, one.run_s) for model in models), default=one.run_s) if one.runs_s else one.run_s
+            max((traced.runs_s.get(model, traced.run_s) for model in models), default=traced.run_s)
+            if traced.runs_s
+            else traced.run_s
         )
-        return runs if one.spec.time_limit_s is None else min(runs, one.spec.time_limit_s)
+        return runs if traced.spec.time_limit_s is None else min(runs, traced.spec.time_limit_s)
 
     def _model(self, place: Placement) -> str:
         cards = self._infos[place.node].gpus if place.node in self._infos else ()
@@ -157,28 +157,28 @@ class Checker:
 
     def _resize(self, resized: Iterable[AttemptStart], sign: int) -> None:
         """Ranks that leave are released before any job starts; ranks that join are allocated after that."""
-        last = {one.job: one for one in resized}
-        for job, one in last.items():
+        last = {change.job: change for change in resized}
+        for job, change in last.items():
             running = self._running.get(job)
             if running is None:
                 continue
             if sign < 0:
-                kept = {place.rank for place in one.placements}
+                kept = {place.rank for place in change.placements}
                 left = tuple(place for place in running.placements if place.rank in kept)
                 self._add((place for place in running.placements if place.rank not in kept), +1)
                 running.placements = left
             else:
                 had = {place.rank for place in running.placements}
-                more = tuple(place for place in one.placements if place.rank not in had)
+                more = tuple(place for place in change.placements if place.rank not in had)
                 self._take(job, more)
                 running.placements = (*running.placements, *more)
-                running.ends = inf if one.estimated_end is None else one.estimated_end
+                running.ends = inf if change.estimated_end is None else change.estimated_end
 
     def _begin(self, decision: CycleDecisions) -> None:
         now = decision.time
-        for one in decision.started:
+        for start in decision.started:
             self._counts["starts"] += 1
-            job, places = one.job, one.placements
+            job, places = start.job, start.placements
             if job in self._running:
                 self._say(now, job, "was started again while it runs")
                 self._add(self._running[job].placements, +1)
@@ -188,7 +188,7 @@ class Checker:
                 self._say(now, job, "was started again after it had ended")
             for words in wrong_places(self._infos, self._down, self._wished(job), places):
                 self._say(now, job, words)
-            self._running[job] = _Running(now, inf if one.estimated_end is None else one.estimated_end, places)
+            self._running[job] = _Running(now, inf if start.estimated_end is None else start.estimated_end, places)
             self._waiting.discard(job)
             self._ran.add(job)
             self._take(job, places)
@@ -220,11 +220,11 @@ class Checker:
             self._counts["excused"] += 1
             return
         self._counts["heads"] += 1
-        now, started = decision.time, {one.job for one in decision.started}
+        now, started = decision.time, {start.job for start in decision.started}
         passed = {job for job in started if job > head}
         with_them = self._earliest(head, set(), now)
         without = self._earliest(head, passed, now) if passed else with_them
-        said = next((one.start for one in decision.promises if one.job == head), inf)
+        said = next((promise.start for promise in decision.promises if promise.job == head), inf)
         if without <= now:
             self._say(now, head, "waits, though there is room for it and nobody is ahead of it")
         elif self._rules.drains and len(self._rooms) > 1 and self._soonest.get(head, inf) < said - _ROUNDING_S:
@@ -250,19 +250,21 @@ class Checker:
 
     def _unsure(self, now: float) -> bool:
         """Whether a job has outlived its estimate, so that its end is unknown."""
-        return any(one.ends <= now for one in self._running.values())
+        return any(attempt.ends <= now for attempt in self._running.values())
 
     def _overdue(self, now: float) -> set[str]:
         """The nodes of such jobs."""
-        return {place.node for one in self._running.values() if one.ends <= now for place in one.placements}
+        return {place.node for attempt in self._running.values() if attempt.ends <= now for place in attempt.placements}
 
     def _earliest(self, job: int, without: set[int], now: float) -> float:
         rooms = {name: room for name, room in self._rooms.items() if name not in self._down}
         for passed in without:
-            for place in [one for one in self._running[passed].placements if one.node in rooms]:
+            for place in [place for place in self._running[passed].placements if place.node in rooms]:
                 rooms[place.node] = rooms[place.node].copy()
                 rooms[place.node].add(place, +1)
-        ends: list[End] = [(one.ends, one.placements) for who, one in self._running.items() if who not in without]
+        ends: list[End] = [
+            (attempt.ends, attempt.placements) for who, attempt in self._running.items() if who not in without
+        ]
         return earliest(rooms, ends, self._wished(job), now)
 
     def _fits_empty(self, job: int) -> bool:
@@ -274,7 +276,7 @@ class Checker:
         # Without backfill all jobs wait for the head, even while it waits for a node to come back.
         down = set[str]() if self._rules.strategy == "strict" else self._down
         rooms = {name: room for name, room in self._rooms.items() if name not in down}
-        ends: list[End] = [(0.0, one.placements) for one in self._running.values()]
+        ends: list[End] = [(0.0, attempt.placements) for attempt in self._running.values()]
         return earliest(rooms, ends, self._wished(job), 0.0)
 
     # ---- promises
@@ -284,10 +286,10 @@ class Checker:
         if not decision.promises or self._rules.strategy == "aggressive":
             return
         overdue = self._overdue(decision.time)
-        sure = tuple(one for one in decision.promises if not overdue or overdue.isdisjoint(_nodes(one)))
+        sure = tuple(promise for promise in decision.promises if not overdue or overdue.isdisjoint(_nodes(promise)))
         self._counts["excused"] += len(sure) < len(decision.promises)
         self._counts["plans"] += bool(sure)
-        ends: Iterator[End] = ((one.ends, one.placements) for one in self._running.values())
+        ends: Iterator[End] = ((attempt.ends, attempt.placements) for attempt in self._running.values())
         for job, words in overlaps(self._rooms, ends, sure, self._down):
             self._say(decision.time, job, words)
 
@@ -298,9 +300,9 @@ class Checker:
         # A job that waits again, or for a node that is back, may come before the former head.
         others = strategy != "conservative" and bool(decision.again or decision.up)
         before = self._promised.items() if others or struck else ()
-        excused = {job for job, one in before if others or not struck.isdisjoint(_nodes(one))}
-        promised = {one.job: one for one in decision.promises}
-        started = {one.job for one in decision.started}
+        excused = {job for job, promise in before if others or not struck.isdisjoint(_nodes(promise))}
+        promised = {promise.job: promise for promise in decision.promises}
+        started = {start.job for start in decision.started}
         if decision.more and strategy != "conservative":
             # The cycle stopped at its limit: jobs that it did not reach get their promise in the next one.
             return
@@ -323,23 +325,23 @@ class Checker:
         if strategy != "conservative":
             # Only the head: a job behind it may be delayed by it.
             head = self._first_in_line() if self._waiting else None
-            promised = {job: one for job, one in promised.items() if job == head}
+            promised = {job: promise for job, promise in promised.items() if job == head}
         self._promised = promised
         # An unforeseen event may delay the promise. Later events must not delay it further.
-        first = {job: self._first.get(job, one.start) for job, one in promised.items()}
+        first = {job: self._first.get(job, promise.start) for job, promise in promised.items()}
         self._first = {job: max(at, promised[job].start) if job in excused else at for job, at in first.items()}
 
     def _judge_drain(self, decision: CycleDecisions) -> None:
         """Once the promise of the head has slipped, no later job enters its room, unless that job ends by the earliest
         start that the head was promised as the head. No overrun and no failure excuses that."""
-        for one in decision.promises:
-            self._soonest[one.job] = min(self._soonest.get(one.job, inf), one.start)
-        for one in decision.started:
-            self._soonest.pop(one.job, None)
+        for promise in decision.promises:
+            self._soonest[promise.job] = min(self._soonest.get(promise.job, inf), promise.start)
+        for start in decision.started:
+            self._soonest.pop(start.job, None)
         if not self._rules.drains:
             return
         head = self._first_in_line() if decision.promises and self._waiting else None
-        slipped = next((one for one in decision.promises if one.job == head), None)
+        slipped = next((promise for promise in decision.promises if promise.job == head), None)
         if slipped is None or head is None:
             return
         # A job that waits again ahead of the head keeps its time. Jobs behind the head lose theirs.
@@ -383,8 +385,8 @@ class Checker:
             self._more += 1
 
 
-def _nodes(one: Promised) -> set[str]:
-    return {place.node for place in one.placements}
+def _nodes(promise: Promised) -> set[str]:
+    return {place.node for place in promise.placements}
 
 
 def _at(at: float) -> str:

@@ -1,6 +1,7 @@
-"""The free resources of one node, counted one by one, and the request of a job."""
+"""The free resources of one node, counted one by one; what a job asks for, and whether its places are that."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -97,7 +98,7 @@ class NodeLeft:
         if fits > 0 and wants.gpus:
             milli = wants.gpu_milli
             times = [left // milli for gpu in self.info.gpus if (left := self._left(gpu, wants)) >= milli]
-            while fits > 0 and sum(min(fits, one) for one in times) < fits * wants.gpus:
+            while fits > 0 and sum(min(fits, ranks_there) for ranks_there in times) < fits * wants.gpus:
                 fits -= 1
         return max(0, fits)
 
@@ -125,7 +126,7 @@ def answers(gpu: Gpu, wants: Resources) -> bool:
 
 
 def _words(model: str) -> set[str]:
-    return set("".join(one if one.isalnum() else " " for one in model.lower()).split())
+    return set("".join(letter if letter.isalnum() else " " for letter in model.lower()).split())
 
 
 def open_to(info: NodeInfo, spec: JobSpec) -> bool:
@@ -133,7 +134,7 @@ def open_to(info: NodeInfo, spec: JobSpec) -> bool:
     if any(info.labels.get(key) != value for key, value in spec.selector.items()):
         return False
     return all(
-        any(one.key == taint.key and one.value in (None, taint.value) for one in spec.tolerations)
+        any(toleration.key == taint.key and toleration.value in (None, taint.value) for toleration in spec.tolerations)
         for taint in info.taints
         if taint.effect == "no-schedule"
     )
@@ -144,3 +145,49 @@ def domain(info: NodeInfo, level: str) -> tuple[str, ...]:
     full = {"rack": (info.region, info.zone, info.rack), "zone": (info.region, info.zone), "region": (info.region,)}
     found = full.get(level, ("",))
     return ("all",) if level == "cluster" else found if found[-1] else ("node", info.name)
+
+
+# ---- whether the places an attempt was given are what the job asked for
+
+
+def wrong_places(
+    infos: Mapping[str, NodeInfo], down: set[str], wished: tuple[AskedRoom, ...], places: tuple[Placement, ...]
+) -> Iterator[str]:
+    """All ranks at once, each with all that it asked for, on nodes that are there."""
+    missing = sorted({place.node for place in places if place.node not in infos})
+    if missing:
+        yield f"was started on {missing[0]}, which does not exist"
+        return
+    gone = sorted({place.node for place in places}.intersection(down))
+    if gone:
+        yield f"was started on {gone[0]}, which is down"
+    said = [list(_against(infos, wish, places)) for wish in wished]
+    if all(said):
+        yield min(said, key=len)[0]
+
+
+def _against(infos: Mapping[str, NodeInfo], wish: AskedRoom, places: tuple[Placement, ...]) -> Iterator[str]:
+    if not wish.ranks_min <= len(places) <= wish.ranks or {place.rank for place in places} != set(range(len(places))):
+        yield f"started with {len(places)} ranks; it asked for {wish.ranks}, and at least {wish.ranks_min}"
+    each = Counter(place.node for place in places)
+    if each and max(each.values()) > wish.per_node:
+        yield f"has {max(each.values())} ranks on one node; it allows {wish.per_node}"
+    if wish.ranks > 1 and wish.level != "nvlink" and len({domain(infos[name], wish.level) for name in each}) > 1:
+        yield f"is spread over more than one {wish.level}; it must be in one"
+    for place in places:
+        yield from _rank(infos[place.node], wish, place)
+
+
+def _rank(info: NodeInfo, wish: AskedRoom, place: Placement) -> Iterator[str]:
+    wants = wish.wants
+    if not open_to(info, wish.spec):
+        yield f"was started on {info.name}, whose labels or taints rule it out"
+    if (place.cpu_milli, place.memory_mib) != (wants.cpu_milli, wants.memory_mib):
+        yield f"has {place.cpu_milli} CPU thousandths and {place.memory_mib} MiB on {info.name}, and asked for others"
+    if len(set(place.gpus)) != wants.gpus or (wants.gpus and place.gpu_milli != wants.gpu_milli):
+        yield f"has GPUs {place.gpus} of {info.name}; it asked for {wants.gpus} of {wants.gpu_milli} thousandths"
+    right = {gpu.index for gpu in info.gpus if answers(gpu, wants)}
+    if not right.issuperset(place.gpus):
+        yield f"has GPUs {place.gpus} of {info.name}, of which some are not what it asked for"
+    if {kind: len(set(names)) for kind, names in place.devices.items() if names} != wants.devices:
+        yield f"has devices {place.devices} of {info.name}; it asked for {wants.devices}"

@@ -10,7 +10,7 @@ _UNUSUAL = ("pace", "shrink", "reclaim", "preempt", "consolidate", "grow")
 _EVICTS = frozenset({"shrink", "reclaim", "preempt"})
 _HOLDS = ("easy", "aggressive", "deadline")
 # Factors that are at most 1, and those that set a job apart from like ones.
-_BOUNDED = ("drf", "fair-share", "size")
+_BOUNDED = ("drf", "fair-share")
 _BY_RUN_TIME = frozenset({"shortest", "f1"})
 
 
@@ -32,6 +32,9 @@ class PolicyRules(NamedTuple):
     turn_s: float | None = None
     level_s: float = 0.0
     deadline_s: float = 0.0
+    # What half of the cluster adds once a job has waited for `ageing_s`, and takes from jobs that would pass it.
+    width_s: float = 0.0
+    ageing_s: float = 1.0
     # Whether a job of higher priority may preempt others.
     evicts: bool = False
 
@@ -41,7 +44,7 @@ def rules_of(profile: Profile, *, committed: bool = False) -> PolicyRules:
     said = [f"{why}: the first that waits is not compared" for why in _why_not(profile, committed=committed)]
     filling = profile.backfill
     drains = filling.drain and not said and strategy in ("easy", "deadline")
-    weights = {one.name: one.weight for one in profile.order.primary if one.weight}
+    weights = {factor.name: factor.weight for factor in profile.order.primary if factor.weight}
     unit_s = profile.order.ageing_s / weights["age"] if "age" in weights else 0.0
     endless = _endless(profile, strategy, weights)
     ages = "age" in weights and not endless
@@ -56,6 +59,8 @@ def rules_of(profile: Profile, *, committed: bool = False) -> PolicyRules:
         turn_s=unit_s * sum(weights.get(name, 0.0) for name in _BOUNDED) if ages else None,
         level_s=unit_s * weights.get("priority", 0.0),
         deadline_s=unit_s * weights.get("deadline", 0.0),
+        width_s=unit_s * weights.get("size", 0.0),
+        ageing_s=profile.order.ageing_s,
         evicts=bool(_EVICTS.intersection(profile.actions)),
     )
 
@@ -82,12 +87,12 @@ def _endless(profile: Profile, strategy: str, weights: dict[str, float]) -> list
 
 def _why_not(profile: Profile, *, committed: bool) -> list[str]:
     order = profile.order
-    fifo = [one.name for one in order.primary if one.weight] == ["fifo"]
+    fifo = [factor.name for factor in order.primary if factor.weight] == ["fifo"]
     unusual = [name for name in _UNUSUAL if name in profile.actions]
     said = {
         "jobs come in another order than that of their submission": not fifo or committed,
         f"the profile has {', '.join(unusual)}": bool(unusual),
         "the profile has limits or licences": bool(profile.shares or profile.licences),
-        "pools have power caps, or are spot": any(one.power_cap_watts or one.spot for one in profile.pools.values()),
+        "pools have power caps, or are spot": any(pool.power_cap_watts or pool.spot for pool in profile.pools.values()),
     }
     return [why for why, so in said.items() if so]

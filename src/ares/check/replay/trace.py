@@ -97,18 +97,18 @@ def scaled(trace: Trace, *, gpus: float = 1.0, load: float = 1.0) -> Trace:
 
 def _more(nodes: tuple[NodeInfo, ...], factor: float, said: list[str]) -> tuple[NodeInfo, ...]:
     kinds: dict[str, list[NodeInfo]] = {}
-    for one in nodes:
-        kinds.setdefault(repr(_plain(one)), []).append(one)
+    for info in nodes:
+        kinds.setdefault(repr(_plain(info)), []).append(info)
     found: list[NodeInfo] = []
     for alike in kinds.values():
         found += [_grown(alike[0], factor, said)] if len(alike) == 1 else _counted(alike, factor, said)
     return tuple(found)
 
 
-def _plain(one: NodeInfo) -> NodeInfo:
+def _plain(info: NodeInfo) -> NodeInfo:
     """Without what tells it from others of its kind."""
-    cards = tuple(put(card, uuid="") for card in one.gpus)
-    return put(one, name="", hostname="", address="", gpus=cards, rack="", labels={}, devices={})
+    cards = tuple(put(card, uuid="") for card in info.gpus)
+    return put(info, name="", hostname="", address="", gpus=cards, rack="", labels={}, devices={})
 
 
 def _counted(alike: list[NodeInfo], factor: float, said: list[str]) -> list[NodeInfo]:
@@ -118,23 +118,25 @@ def _counted(alike: list[NodeInfo], factor: float, said: list[str]) -> list[Node
     return alike[:count] + copies
 
 
-def _named(one: NodeInfo, ending: str) -> NodeInfo:
-    cards = tuple(put(card, uuid=f"{card.uuid}{ending}") for card in one.gpus)
-    return put(one, name=one.name + ending, gpus=cards)
+def _named(info: NodeInfo, ending: str) -> NodeInfo:
+    cards = tuple(put(card, uuid=f"{card.uuid}{ending}") for card in info.gpus)
+    return put(info, name=info.name + ending, gpus=cards)
 
 
-def _grown(one: NodeInfo, factor: float, said: list[str]) -> NodeInfo:
-    cards = max(1, floor(len(one.gpus) * factor + 0.5)) if one.gpus else 0
+def _grown(info: NodeInfo, factor: float, said: list[str]) -> NodeInfo:
+    cards = max(1, floor(len(info.gpus) * factor + 0.5)) if info.gpus else 0
     more = tuple(
-        put(one.gpus[at % len(one.gpus)], index=at, uuid=f"{one.name}-{at}") if at >= len(one.gpus) else one.gpus[at]
+        put(info.gpus[at % len(info.gpus)], index=at, uuid=f"{info.name}-{at}")
+        if at >= len(info.gpus)
+        else info.gpus[at]
         for at in range(cards)
     )
-    cpus, memory = round(one.cpu_milli * factor), round(one.memory_mib * factor)
+    cpus, memory = round(info.cpu_milli * factor), round(info.memory_mib * factor)
     said.append(
-        f"what if: the one node like {one.name} has {cpus / 1000:g} CPUs and {cards} GPUs"
-        f" instead of {one.cpu_milli / 1000:g} and {len(one.gpus)}"
+        f"what if: the one node like {info.name} has {cpus / 1000:g} CPUs and {cards} GPUs"
+        f" instead of {info.cpu_milli / 1000:g} and {len(info.gpus)}"
     )
-    return put(one, cpu_milli=cpus, memory_mib=memory, gpus=more, gpu_links=(), numa=())
+    return put(info, cpu_milli=cpus, memory_mib=memory, gpus=more, gpu_links=(), numa=())
 
 
 def _faster(jobs: tuple[TraceJob, ...], load: float, said: list[str]) -> tuple[TraceJob, ...]:

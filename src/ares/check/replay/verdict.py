@@ -51,4 +51,4 @@ class ReplayVerdict(Record, frozen=True):
             share = 100 * self.kept / self.told
             counts += f"; {share:.1f} % of {self.told:,} started within a minute of what they were told first"
         rest = [f"and {self.more:,} more"] if self.more else []
-        return [counts, *(f"not judged: {one}" for one in self.not_judged), *self.violations, *rest]
+        return [counts, *(f"not judged: {rule}" for rule in self.not_judged), *self.violations, *rest]

@@ -37,13 +37,13 @@ def shares_of(place: Placement) -> Iterator[tuple[str, int]]:
     for gpu in place.gpus:
         yield f"GPU {gpu}", place.gpu_milli
     for kind, ids in place.devices.items():
-        for one in ids:
-            yield f"{kind} {one}", _WHOLE
+        for device in ids:
+            yield f"{kind} {device}", _WHOLE
 
 
 def devices_of(info: NodeInfo) -> set[str]:
     return {f"GPU {gpu.index}" for gpu in info.gpus} | {
-        f"{kind} {one}" for kind, ids in info.devices.items() for one in ids
+        f"{kind} {device}" for kind, ids in info.devices.items() for device in ids
     }
 
 
@@ -121,17 +121,17 @@ def _overdrawn(info: NodeInfo, given: Given) -> Iterator[str]:
 def check_reservations(reader: Reader, findings: Findings) -> None:
     booked: list[Reservation] = []
     for name, kept in reader.all(kinds.RESERVATIONS):
-        one: Reservation = kept.record
+        reservation: Reservation = kept.record
         findings.looked("reservations")
-        if one.until <= one.start:
+        if reservation.until <= reservation.start:
             findings.wrong("reservations", f"{name} ends before it begins")
-        if one.state in BOOKED:
-            booked.append(one)
+        if reservation.state in BOOKED:
+            booked.append(reservation)
     by_device: dict[tuple[str, str], list[tuple[float, float, int, str]]] = defaultdict(list)
-    for one in booked:
-        for place in one.placements:
+    for reservation in booked:
+        for place in reservation.placements:
             for device, share in shares_of(place):
-                by_device[place.node, device].append((one.start, one.until, share, one.name))
+                by_device[place.node, device].append((reservation.start, reservation.until, share, reservation.name))
     for (node, device), turns in sorted(by_device.items()):
         for what in _booked_twice(turns):
             findings.wrong("reservations", f"{device} of {node} is booked {what}")

@@ -17,6 +17,7 @@ CHECKS = {
     "reservations": "no device is booked twice for the same time",
     "tokens": "tokens are well formed",
     "outputs": "files handed over are there, as long and as they were committed",
+    "projects": "files that jobs start with are there, as they were shipped",
 }
 _SHOWN_MAX = 20
 

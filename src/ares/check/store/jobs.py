@@ -118,7 +118,8 @@ def _check_result(job: JobRecords, state: JobState, told: LedgerEnd, findings: F
 
 
 def _result(kept: StoredRecord | None, state: JobState, told: LedgerEnd, events: list[StoredRecord]) -> Iterator[str]:
-    if state.phase not in _WITH_RESULT:
+    # A job whose needs were not met has not run.
+    if state.phase not in _WITH_RESULT or told.kinds["unmet"]:
         if kept is not None:
             yield f"it is {state.phase} and has a result"
         return
@@ -135,7 +136,7 @@ def _result(kept: StoredRecord | None, state: JobState, told: LedgerEnd, events:
         yield f"its result is of attempt {result.attempt}, the last was {state.attempt}"
     if result.exit != state.exit:
         yield "its result and its state tell different ends"
-    ends = [one.created for one in events if one.record.kind in {"succeeded", "failed"}]
+    ends = [event.created for event in events if event.record.kind in {"succeeded", "failed"}]
     if ends and kept.created != ends[-1]:
         yield f"its result is of revision {kept.created}, its end of {ends[-1]}: not of one transaction"
 
@@ -151,11 +152,16 @@ def _over_budget(spec: JobSpec, state: JobState, told: LedgerEnd) -> Iterator[st
             yield f"{used} retries of class {failure}, {limit} are allowed"
         if used != told.retries[failure]:
             yield f"{used} retries of class {failure} by its state, {told.retries[failure]} by its ledger"
-    counted = (("restarts", "restarted"), ("preemptions", "preempted"))
+    counted = (
+        ("restarts", "restarted"),
+        ("preemptions", "preempted"),
+        ("requeues", "requeue-requested"),
+        ("updates", "updated"),
+    )
     for field, kind in counted:
         if getattr(state, field) != told.kinds[kind]:
             yield f"{getattr(state, field)} {field} by its state, {told.kinds[kind]} by its ledger"
-    again = sum(state.retries.values()) + state.restarts + state.preemptions
+    again = sum(state.retries.values()) + state.restarts + state.preemptions + state.requeues
     if told.attempt > 1 + again:
         yield f"{told.attempt} attempts, only {again} were to be repeated"
     by_hand = state.manual_retries - told.kinds["retry-requested"]

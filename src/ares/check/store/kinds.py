@@ -13,7 +13,7 @@ import msgspec
 from ares.model.access import BootstrapRecord, TokenRecord
 from ares.model.alert import AlertRecord, ChannelRecord
 from ares.model.audit import AuditHead, AuditKey
-from ares.model.event import LedgerEvent
+from ares.model.cron import CronRecord
 from ares.model.job import JobSpec
 from ares.model.machine import AuthorityRecord, MachineRecord
 from ares.model.node import NodeLease, NodeRecord, RemovedNode
@@ -24,8 +24,10 @@ from ares.model.reservation import Reservation
 from ares.model.secret import SecretRecord
 from ares.model.state import (
     ArrayRecord,
+    FlowRecord,
     JobState,
     LeaderRecord,
+    LedgerEvent,
     ProgressRecord,
     RequestRecord,
     Result,
@@ -50,7 +52,7 @@ class Format(msgspec.Struct, frozen=True):
 
 
 # The newest that these checks know.
-KNOWN_FORMAT = 2
+KNOWN_FORMAT = 3
 
 
 class Whose(NamedTuple):
@@ -181,6 +183,7 @@ EVENTS = RecordKind("/events/", LedgerEvent, _event)
 RESULTS = RecordKind("/results/", Result, _job)
 PROGRESS = RecordKind("/progress/", ProgressRecord, _job)
 ARRAYS = RecordKind("/arrays/", ArrayRecord, _own)
+FLOWS = RecordKind("/flows/", FlowRecord, _own)
 RETRIES = RecordKind("/retry/", RetryBudget, _root)
 REQUESTS = RecordKind("/requests/", RequestRecord, _of_tenant)
 NODES = RecordKind("/nodes/", NodeRecord, _field("info.name"))
@@ -194,12 +197,14 @@ METERS = RecordKind("/meters/", MeterRecord, _meter)
 TENANTS = RecordKind("/tenants/", TenantRecord, _field("name"))
 USERS = RecordKind("/users/", UserRecord, _user)
 SECRETS = RecordKind("/secrets/", SecretRecord, _user)
+CRONS = RecordKind("/crons/", CronRecord, _user)
 IDENTITIES = RecordKind("/identities/", IdentityRecord, _digest)
 MACHINES = RecordKind("/machines/", MachineRecord, _machine)
 AUTHORITY = RecordKind("/authority", AuthorityRecord, _any)
 POLICIES = RecordKind("/policies/", PolicyRecord, _scoped("name"))
 POLICY_HISTORY = RecordKind("/policy-history/", PolicyRecord, _policy_version)
 ALERTS = RecordKind("/alerts/", AlertRecord, _scoped("id"))
+NOTICES = RecordKind("/notices/", AlertRecord, _scoped("id"))
 CHANNELS = RecordKind("/channels/", ChannelRecord, _scoped("name"))
 AUDIT_HEADS = RecordKind("/audit-heads/", AuditHead, _head)
 AUDIT_KEYS = RecordKind("/audit-keys/", AuditKey, _field("id"))
@@ -222,6 +227,6 @@ PER_JOB = (SPECS, STATES, EVENTS, RESULTS, PROGRESS, ARRAYS, RETRIES)
 # Of the platform as a whole, and few.
 OF_ALL = (
     NODES, LEASES, REMOVED, TOKENS, TENANTS, USERS, SECRETS, IDENTITIES, LEADERS, PROFILES, RESERVATIONS, BOOKINGS,
-    PREDICTIONS, MODEL, EPOCH, FORMAT, SETTLED, BOOTSTRAP, CLOCK, PROOF, MACHINES, AUTHORITY, POLICIES,
-    POLICY_HISTORY, ALERTS, CHANNELS, QUOTAS, ADMISSIONS, SPENT, METERS, AUDIT_HEADS, AUDIT_KEYS,
+    CRONS, PREDICTIONS, MODEL, EPOCH, FORMAT, SETTLED, BOOTSTRAP, CLOCK, PROOF, MACHINES, AUTHORITY, POLICIES,
+    POLICY_HISTORY, ALERTS, NOTICES, CHANNELS, FLOWS, QUOTAS, ADMISSIONS, SPENT, METERS, AUDIT_HEADS, AUDIT_KEYS,
 )  # fmt: skip

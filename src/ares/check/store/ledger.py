@@ -9,32 +9,33 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ares.model.event import LedgerEvent
-from ares.model.state import TERMINAL, Fence
+from ares.model.state import TERMINAL, Fence, LedgerEvent
 
-_ENDS = {"succeeded", "failed", "cancelled", "unknown"}
+_ENDS = {"succeeded", "failed", "cancelled", "unknown", "unmet"}
 _OF_AN_ATTEMPT = {
     "started", "rank-started", "rank-exited", "succeeded", "failed", "retrying", "restarted", "lease-lost",
-    "preempted", "cancelled", "released",
+    "preempted", "requeue-requested", "updated", "cancelled", "released",
 }  # fmt: skip
 # Which entries may come next in a phase.
 _NEXT: dict[str, set[str]] = {
     "": {"submitted"},
-    "PENDING": {"bound", "preempting", "cancelled"},
+    "WAITING": {"held", "unheld", "ready", "unmet", "updated", "cancelled"},
+    "PENDING": {"bound", "preempting", "updated", "cancelled", "held"},
     "STAGING": _OF_AN_ATTEMPT,
     "RUNNING": _OF_AN_ATTEMPT | {"resized"},
-    "RETRYING": {"requeued", "retry-requested", "released", "cancelled"},
-    "PREEMPTED": {"requeued", "released", "cancelled"},
+    "RETRYING": {"requeued", "retry-requested", "updated", "released", "cancelled", "held"},
+    "PREEMPTED": {"requeued", "updated", "released", "cancelled"},
     "SUCCEEDED": {"released"},
     "FAILED": {"released"},
     "CANCELLED": {"released"},
     "UNKNOWN": {"released"},
+    "SKIPPED": set(),
 }
 # The loss of a machine is told together with what becomes of the job, in one step.
 _AFTER_LOSS = {"retrying", "failed", "unknown"}
 # Where an entry leads.
 _LEADS: dict[str, set[str]] = {
-    "submitted": {"PENDING"},
+    "submitted": {"PENDING", "WAITING"},
     "bound": {"STAGING"},
     "started": {"RUNNING"},
     "rank-started": {"STAGING", "RUNNING"},
@@ -46,15 +47,21 @@ _LEADS: dict[str, set[str]] = {
     "restarted": {"RETRYING"},
     "lease-lost": {"RETRYING", "FAILED", "UNKNOWN"},
     "preempted": {"PREEMPTED"},
+    "requeue-requested": {"PREEMPTED"},
+    "updated": {"WAITING", "PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED"},
     "preempting": {"PENDING"},
     "requeued": {"PENDING"},
     "retry-requested": {"PENDING"},
     "cancelled": {"CANCELLED"},
     "unknown": {"UNKNOWN"},
+    "held": {"WAITING"},
+    "unheld": {"WAITING", "PENDING"},
+    "ready": {"WAITING", "PENDING"},
+    "unmet": {"SKIPPED", "FAILED"},
     "released": {"STAGING", "RUNNING", "RETRYING", "PREEMPTED", *TERMINAL},
 }
 # After these the attempt's fence is no longer the job's.
-_REVOKES = {"preempted", "retrying", "restarted"}
+_REVOKES = {"preempted", "requeue-requested", "retrying", "restarted"}
 # After these it may or may not be: it is, when nothing of the attempt is left.
 _MAY_REVOKE = {"succeeded", "failed"}
 _HOLDING = {"STAGING", "RUNNING"}
@@ -125,7 +132,7 @@ def _fence(told: LedgerEnd, event: LedgerEvent) -> Iterator[str]:
         told.fences = (fence,)
         return
     if event.kind == "bound":
-        if not all(one < fence and fence.counter == one.counter + 1 for one in now):
+        if not all(earlier < fence and fence.counter == earlier.counter + 1 for earlier in now):
             yield f"fence {fence} was granted after {_or(now)}"
         told.fences, told.granted = (fence,), fence
         return

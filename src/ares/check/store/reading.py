@@ -12,9 +12,8 @@ import msgspec
 from ares.check.store import kinds
 from ares.check.store.findings import Findings
 from ares.check.store.kinds import RecordKind, Whose
-from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
-from ares.model.state import ArrayRecord, JobState, Result, RetryBudget
+from ares.model.state import ArrayRecord, JobState, LedgerEvent, Result, RetryBudget
 from ares.ports.snapshot import Snapshot
 from ares.ports.store import KV
 

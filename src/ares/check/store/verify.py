@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from ares.check.store import kinds
 from ares.check.store.cluster import MachineTable, check_reservations
@@ -12,7 +13,7 @@ from ares.check.store.requests import RequestClaim, RequestTable, claim_of_job, 
 from ares.model.access import TokenRecord
 from ares.model.job import JobSpec
 from ares.model.link import AttemptRef
-from ares.model.state import ArrayRecord, OutputFile
+from ares.model.state import ArrayRecord, FlowRecord, OutputFile
 from ares.ports.snapshot import Progress, Snapshot
 from ares.ports.store import StoreError
 
@@ -24,19 +25,29 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 # What is wrong with a file that an attempt handed over, in words; nothing when nothing is.
 OutputFlaws = Callable[[AttemptRef, OutputFile], str]
+# The same of a project that a job starts with, by tenant and digest.
+ProjectFlaws = Callable[[str, str], str]
 
 
 class VerifyOptions:
     """What to look at. `keep_s`: how long finished jobs are kept, which is why tasks of old arrays may be gone."""
 
     def __init__(
-        self, *, now: float, keep_s: float, tenant: str = "", job: str = "", output_flaws: OutputFlaws | None = None
+        self,
+        *,
+        now: float,
+        keep_s: float,
+        tenant: str = "",
+        job: str = "",
+        output_flaws: OutputFlaws | None = None,
+        project_flaws: ProjectFlaws | None = None,
     ) -> None:
         self.now = now
         self.keep_s = keep_s
         self.tenant = tenant
         self.job = job
         self.output_flaws = output_flaws
+        self.project_flaws = project_flaws
 
 
 class UnknownJob(Exception):
@@ -79,6 +90,7 @@ class _Verification:
         self._reader = Reader(snapshot, findings, self._tick)
         self._requests = RequestTable()
         self._array: _Array | None = None
+        self._projects: set[tuple[str, str]] = set()
         self.epoch = 0
         self.jobs = 0
 
@@ -97,6 +109,9 @@ class _Verification:
             if machines is not None and job.the_state is not None:
                 machines.take(job.the_state)
         self._end_array()
+        for claim in self._flow_claims(scope, self._reader):
+            self._findings.looked("workflows")
+            self._requests.made(claim)
         self._check_requests(scope)
         if machines is not None:
             machines.judge()
@@ -135,6 +150,7 @@ class _Verification:
             raise UnknownJob(f"the store has no job {job_id}{f' of tenant {tenant}' if tenant else ''}")
         self.jobs = 1
         self._check_outputs(job)
+        self._check_project(job)
         check_job(job, array.the_spec if array is not None else job.the_spec, self.epoch, self._findings)
         made = claim_of_job(job)
         if made is not None:
@@ -167,12 +183,23 @@ class _Verification:
         elif job.the_state is not None:
             self.jobs += 1
             self._check_outputs(job)
+        self._check_project(job)
         check_job(job, self._spec(job), self.epoch, self._findings)
         if job.the_retries is not None and len(job.the_retries.jobs) > MANUAL_RETRIES_MAX:
             self._findings.wrong("budgets", f"job {job.id} was retried {len(job.the_retries.jobs)} times by hand")
         claim = claim_of_job(job)
         if claim is not None:
             self._requests.made(claim)
+
+    def _check_project(self, job: JobRecords) -> None:
+        """Once for all jobs that name it."""
+        spec, flaws = job.the_spec, self._wanted.project_flaws
+        if flaws is None or spec is None or spec.project is None or (job.tenant, spec.project) in self._projects:
+            return
+        self._projects.add((job.tenant, spec.project))
+        self._findings.looked("projects")
+        if what := flaws(job.tenant, spec.project):
+            self._findings.wrong("projects", f"project {spec.project[:12]} of job {job.id}: {what}")
 
     def _check_outputs(self, job: JobRecords) -> None:
         result, state, flaws = job.the_result, job.the_state, self._wanted.output_flaws
@@ -216,9 +243,17 @@ class _Verification:
         # What cannot be read was told the first time.
         quiet = Reader(self._snapshot, Findings(), lambda: None)
         made = (claim for job in quiet.jobs(scope) if (claim := claim_of_job(job)) is not None)
+        made = chain(made, self._flow_claims(scope, quiet))
         explain(made, self._kept(scope, quiet), buckets, self._findings)
         if more:
             self._findings.notes.append(f"requests: about {more} more are wrong than are listed")
+
+    @staticmethod
+    def _flow_claims(scope: str, reader: Reader) -> Iterator[RequestClaim]:
+        """What workflows say about the requests they came by."""
+        for _, kept in reader.all(kinds.FLOWS, scope):
+            flow: FlowRecord = kept.record
+            yield RequestClaim(f"{flow.tenant}/{flow.request_id}", flow.id, flow.payload_sha256)
 
     @staticmethod
     def _kept(scope: str, reader: Reader) -> Iterator[RequestClaim]:
@@ -275,9 +310,9 @@ class _Array:
 
 
 def indices(text: str) -> list[range]:
-    """ "0-9,20,30-90:10". What does not look like that has none."""
+    """ "0-9,20,30-90:10%8", where the throttle after % takes no task away. What does not look like that has none."""
     found: list[range] = []
-    for part in text.split(","):
+    for part in text.partition("%")[0].split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
         if match is not None:
             first = int(match[1])

@@ -195,11 +195,12 @@ class MachineAuthority:
         now = self._now()
         return [
             CertificateView(
-                role=machine.role, name=machine.name, serial=one.serial, issued_at=one.issued_at, ends_at=one.ends_at,
-                state=_state(machine, one, now), revoked_by=machine.revoked_by if _back(machine, one) else "",
+                role=machine.role, name=machine.name, serial=certificate.serial,
+                issued_at=certificate.issued_at, ends_at=certificate.ends_at, state=_state(machine, certificate, now),
+                revoked_by=machine.revoked_by if _back(machine, certificate) else "",
             )
             for _, machine in sorted(self._view.kept.machines.items())
-            for one in machine.certificates
+            for certificate in machine.certificates
         ]  # fmt: skip
 
     async def revoke(self, who: Principal, role: MachineRole, name: str) -> Revoked | None:
@@ -218,7 +219,7 @@ class MachineAuthority:
             if kv is None and not tokens and not (role == "node" and name in self._view.nodes):
                 return False
             now = self._now()
-            good = sum(_state(machine, one, now) == "valid" for one in machine.certificates)
+            good = sum(_state(machine, certificate, now) == "valid" for certificate in machine.certificates)
             changed = rules.taken_back(machine, who.author, now)
             known = self._view.kept.tokens
             compares = [unchanged(where, kv), *(known.unchanged(found.id) for _, found in tokens)]
@@ -269,12 +270,12 @@ def join_denied(why: str) -> Refusal:
     return replace(denied("join", why), message=_WHY.get(why, ""), fix=fix)
 
 
-def _back(machine: MachineRecord, one: Certificate) -> bool:
-    return one.generation < machine.generation
+def _back(machine: MachineRecord, certificate: Certificate) -> bool:
+    return certificate.generation < machine.generation
 
 
-def _state(machine: MachineRecord, one: Certificate, now: float) -> CertificateState:
-    return "revoked" if _back(machine, one) else "expired" if one.ends_at <= now else "valid"
+def _state(machine: MachineRecord, certificate: Certificate, now: float) -> CertificateState:
+    return "revoked" if _back(machine, certificate) else "expired" if certificate.ends_at <= now else "valid"
 
 
 def _put(key: str, record: Record) -> Put:

@@ -147,7 +147,9 @@ class Tokens:
         text, record = drafted = self._draft(tenant=tenant, role="admin", name="bootstrap", ttl_s=None)
         made = Put(keys.BOOTSTRAP, msgspec.json.encode(BootstrapRecord(token=record.id, at=record.created_at)))
         compare = absent(keys.BOOTSTRAP) if found is None else same(found[0])
-        if found is None and (self._view.kept.users or any(one.role == "admin" for one in self._view.tokens.values())):
+        if found is None and (
+            self._view.kept.users or any(token.role == "admin" for token in self._view.tokens.values())
+        ):
             # From before this was written down.
             await self._records.write([compare], [made])
             return None

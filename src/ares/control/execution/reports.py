@@ -6,7 +6,7 @@ import msgspec
 import structlog
 
 from ares.control.execution.transitions import JobChange, Outcome, Transitions, Written
-from ares.core.lifecycle import results
+from ares.core.lifecycle import outputs
 from ares.core.lifecycle.inputs import Exit, Input, LeaseLost, Preempt, Release
 from ares.core.lifecycle.inputs import RankStarted as Begin
 from ares.core.refusal import Refusal
@@ -119,7 +119,7 @@ def _exit(report: Exited) -> Exit:
         trouble = f"the result takes {len(report.value):,} bytes, at most {_VALUE_BYTES_MAX:,} are kept"
     elif report.value:
         try:
-            value = results.decode(report.value)
+            value = outputs.decode_result(report.value)
         except ValueError as error:
             trouble = f"the result cannot be kept: {error}"
     ended = msgspec.structs.replace(report.exit, message=_words(report.exit.message))
@@ -132,4 +132,4 @@ def _words(text: str) -> str:
     """The text, short enough for a record and without terminal control characters."""
     if len(text) <= _WORDS_MAX and text.isprintable():
         return text
-    return "".join(one if one.isprintable() else " " for one in text[:_WORDS_MAX])
+    return "".join(letter if letter.isprintable() else " " for letter in text[:_WORDS_MAX])

@@ -2,11 +2,15 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+
+import structlog
 
 from ares.control.execution.enrolment import Enrolled
 from ares.control.execution.reports import Report
 from ares.model.link import Ack, AttemptRef, LogAck, OutputChunk, Renew, ServerMessage
+
+log = structlog.get_logger()
 
 # A stream refuses a frame over 16 MiB, and would refuse it again after every reconnect.
 _FRAME_BYTES_MAX = 4 * 1024 * 1024
@@ -23,7 +27,7 @@ Key = tuple[AttemptRef, int]
 class AgentSession:
     """The state of one stream, mutable, owned by `Sessions`."""
 
-    def __init__(self, enrolled: Enrolled, *, resends_logs: bool = False) -> None:
+    def __init__(self, enrolled: Enrolled, *, resends_logs: bool = False, enterable: bool = False) -> None:
         # The node's lease as this session last wrote it.
         self.enrolled = enrolled
         self.node = enrolled.node
@@ -41,6 +45,8 @@ class AgentSession:
         self.ending: set[Key] = set()
         # The agent sends output again that could not be stored, and delays the end of the attempt for it.
         self.resends_logs = resends_logs
+        # The agent opens a stream for sessions in jobs when it is asked to.
+        self.enterable = enterable
         # Ranks with output that could not be stored: how far it was sent, and why.
         self.unkept_logs: dict[Key, tuple[int, str]] = {}
         # Ranks whose tenant is over its disk quota: no more of their output is stored.
@@ -139,3 +145,12 @@ class AgentSession:
             self._wake.clear()
             self.urgent.clear()
         return messages
+
+
+async def carry(session: AgentSession, loop: Coroutine[None, None, None]) -> None:
+    """Runs one of a session's loops; the session ends when the loop breaks, so that the agent comes again."""
+    try:
+        await loop
+    except Exception as error:
+        log.error("session.failed", node=session.node, error=repr(error), exc_info=error)
+        session.close(f"failed: {error}")

@@ -5,7 +5,7 @@ and not held in this session is offered; every rank that is held and lost its ri
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import structlog
 
@@ -18,7 +18,7 @@ from ares.control.execution.progress import ProgressBoard
 from ares.control.execution.renewals import Renewals
 from ares.control.execution.reports import Report, Reports
 from ares.control.execution.rights import Rights
-from ares.control.execution.session import AgentSession, Key
+from ares.control.execution.session import AgentSession, Key, carry
 from ares.control.execution.uploads import Uploads
 from ares.control.governance.secrets import Secrets
 from ares.control.state.view import Delta, View
@@ -99,7 +99,7 @@ class Sessions:
         self._epoch = epoch
         self._timing = timing
         self._ack_within_s, self._store_lock = ack_within_s, store_lock
-        self._by_node: dict[str, AgentSession] = {}
+        self.by_node: dict[str, AgentSession] = {}
         self._door = asyncio.Semaphore(_ENROLLING_MAX)
         # A stream that is opened from now on ends at once: the agent tries another replica, or again.
         self._stopping = False
@@ -140,7 +140,7 @@ class Sessions:
         session.renewed_at = began
         early = tuple(message for message in first.messages[1:] if not isinstance(message, Renew))
         tasks = [
-            asyncio.create_task(_carry(session, loop))
+            asyncio.create_task(carry(session, loop))
             for loop in (
                 self._read(session, early, frames),
                 self._commit_reports(session),
@@ -165,13 +165,13 @@ class Sessions:
 
     @property
     def connected(self) -> tuple[str, ...]:
-        return tuple(self._by_node)
+        return tuple(self.by_node)
 
     async def announce(self, lasts_s: float) -> None:
         """Before this replica stops: what runs may go on until leases of that length are over, and every agent looks
         for a control plane from now on. A lease that cannot be written stays as it is."""
         self._stopping = True
-        sessions = tuple(self._by_node.values())
+        sessions = tuple(self.by_node.values())
         outcomes = await asyncio.gather(
             *(self._renewals.extend(session, lasts_s) for session in sessions), return_exceptions=True
         )
@@ -183,11 +183,11 @@ class Sessions:
     # ---- opening and closing
 
     def _open(self, enrolled: Enrolled, hello: Hello, renewals: tuple[Renew, ...]) -> AgentSession:
-        older = self._by_node.get(enrolled.node)
+        older = self.by_node.get(enrolled.node)
         if older is not None:
             older.close("the agent connected again")
-        session = AgentSession(enrolled, resends_logs=hello.resends_logs)
-        self._by_node[enrolled.node] = session
+        session = AgentSession(enrolled, resends_logs=hello.resends_logs, enterable=hello.enterable)
+        self.by_node[enrolled.node] = session
         placed = [
             (self._view.entries[job].state, mine)
             for job, places in self._view.by_node.get(enrolled.node, {}).items()
@@ -196,7 +196,7 @@ class Sessions:
         # An attempt that was told to save its work may go on with that.
         kept = {attempt_of(state) for state, _ in placed if state.phase in BOUND or state.phase == "PREEMPTED"}
         keep = tuple(ref for ref in hello.alive if ref in kept)
-        session.states_terms = any(one.dead_after_s > 0 for one in renewals)
+        session.states_terms = any(renewal.dead_after_s > 0 for renewal in renewals)
         welcome = Welcome(
             incarnation=enrolled.incarnation, store_epoch=self._epoch, keep=keep,
             dead_after_s=self._renewals.lasts_s(session),
@@ -208,15 +208,15 @@ class Sessions:
         alive = frozenset(hello.alive)
         for state, places in placed:
             self._resume(session, state, places, alive)
-        self._telemetry.gauge("ares_agents_connected", len(self._by_node))
+        self._telemetry.gauge("ares_agents_connected", len(self.by_node))
         log.info("agent.connected", node=session.node, incarnation=session.incarnation, kept=len(keep))
         return session
 
     async def _close(self, session: AgentSession) -> None:
-        last = self._by_node.get(session.node) is session
+        last = self.by_node.get(session.node) is session
         if last:
-            del self._by_node[session.node]
-        self._telemetry.gauge("ares_agents_connected", len(self._by_node))
+            del self.by_node[session.node]
+        self._telemetry.gauge("ares_agents_connected", len(self.by_node))
         log.info("agent.disconnected", node=session.node, why=session.closed_why or "stream ended")
         if last:
             try:
@@ -238,7 +238,7 @@ class Sessions:
                     session.take(Report.gone(ref, place.rank))
             if over:
                 return
-        elif spec is not None and spec.gang is None and state.phase in BOUND:
+        elif spec is not None and spec.gang is None and state.phase in BOUND and not state.updates:
             session.held.update((ref, place.rank) for place in places)
         elif state.phase in BOUND and state.ended_ranks:
             # The agent names attempts that are alive, not ranks: it may have kept a rank that was given up.
@@ -255,20 +255,24 @@ class Sessions:
         for before, entry in delta.states:
             self._follow(before, entry.state)
         if delta.relisted:
-            for session in self._by_node.values():
+            for session in self.by_node.values():
                 self._reconcile(session)
 
     def _follow(self, before: JobState | None, state: JobState) -> None:
         if before is not None and asks_nothing_new(before, state):
             if before.phase == "PREEMPTED" and state.phase != "PREEMPTED":
                 self._hurry(state)
-            return
+            if before.updates == state.updates or state.phase not in BOUND:
+                return
+            # Its agents take the new time limit from the same command, so it is sent once more.
+            for session in self.by_node.values():
+                session.held.difference_update((attempt_of(state), place.rank) for place in held(state))
         if before is not None and before.phase in BOUND:
             self._withdraw(before, state)
         here = [
             (session, place)
             for place in held(state)
-            if (session := self._by_node.get(place.node)) is not None and session.incarnation == place.incarnation
+            if (session := self.by_node.get(place.node)) is not None and session.incarnation == place.incarnation
         ]
         if not here:
             return
@@ -297,13 +301,13 @@ class Sessions:
         session.held.add(key)
         start = start_of(key[0], state, place, spec, world, self._secrets)
         extra = len(self._view.specs[state.array or state.id]) + _PEER_BYTES * len(world.peers)
-        session.send(start, extra_bytes=extra + sum(len(one.value) for one in start.secrets))
+        session.send(start, extra_bytes=extra + sum(len(secret.value) for secret in start.secrets))
 
     def _withdraw(self, before: JobState, after: JobState) -> None:
         """Stops ranks that the new state does not grant."""
         ref = attempt_of(before)
         for place in held(before):
-            session = self._by_node.get(place.node)
+            session = self.by_node.get(place.node)
             if session is not None and not grants(after, ref, place.rank):
                 self._stop(session, (ref, place.rank), after)
 
@@ -311,7 +315,7 @@ class Sessions:
         """A preempted job was cancelled while it saves its work: it need not finish that."""
         ref, spec = attempt_of(state), self._view.spec(state)
         for place in held(state):
-            session = self._by_node.get(place.node)
+            session = self.by_node.get(place.node)
             if session is not None and (ref, place.rank) in session.held:
                 session.send(stop_of(ref, place.rank, state, spec))
 
@@ -388,12 +392,3 @@ class Sessions:
                     log.warning("reports.delayed", node=session.node, count=len(batch), error=str(error))
                     await self._clock.sleep(_STORE_PAUSE_S)
             session.acknowledge(batch)
-
-
-async def _carry(session: AgentSession, loop: Coroutine[None, None, None]) -> None:
-    """Runs one of a session's loops; the session ends when the loop breaks, so that the agent comes again."""
-    try:
-        await loop
-    except Exception as error:
-        log.error("session.failed", node=session.node, error=repr(error), exc_info=error)
-        session.close(f"failed: {error}")

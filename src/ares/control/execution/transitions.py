@@ -8,20 +8,25 @@ of them lost a race the others are tried again alone.
 from collections.abc import Sequence
 
 import msgspec
+import structlog
 
 from ares.control.state.commit import WriteDraft, Writer, every, landed, packs
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import StateEntry, View
 from ares.core import keys
+from ares.core.alerts.job_end import NOTICES_MAX, notice_of_end
 from ares.core.lifecycle.deadline import outcome
 from ares.core.lifecycle.graph import step
 from ares.core.lifecycle.inputs import Context, Input, Stepped
+from ares.core.lifecycle.updates import in_force
 from ares.core.refusal import Refusal
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, Job, JobState
 from ares.ports.clock import Clock, Rng
 from ares.ports.store import Committed, Compare, Delete, Op, Put, Store, Unknown
 from ares.ports.telemetry import Telemetry
+
+log = structlog.get_logger()
 
 _DEADLINES = {"met": "ares_deadlines_met_total", "missed": "ares_deadlines_missed_total"}
 
@@ -54,7 +59,7 @@ class GuardFailed(msgspec.Struct, frozen=True, gc=False):
 Outcome = Written | Refusal | MissingJob | GuardFailed
 
 
-class _Draft(WriteDraft, frozen=True, gc=False):
+class SteppedDraft(WriteDraft, frozen=True, gc=False):
     """A stepped change, encoded and ready to be compared and written."""
 
     change: JobChange
@@ -88,13 +93,13 @@ class Transitions:
     async def apply(self, changes: Sequence[JobChange]) -> list[Outcome]:
         """Returns when every change is durable or refused."""
         outcomes: dict[int, Outcome] = {}
-        drafts: list[tuple[int, _Draft]] = []
+        drafts: list[tuple[int, SteppedDraft]] = []
         for place, change in enumerate(changes):
             if place and place % WORKED_ON == 0:
                 # A storm changes hundreds of jobs at once; renewals must not wait for the last of them.
                 await breathe()
             drafted = self._draft(change, self._view.entries.get(change.job))
-            if isinstance(drafted, _Draft):
+            if isinstance(drafted, SteppedDraft):
                 drafts.append((place, drafted))
             else:
                 # The view may lag: a "no" is only final when read from the store.
@@ -103,11 +108,15 @@ class Transitions:
             outcomes.update(settled)
         return [outcomes[place] for place in range(len(changes))]
 
+    def drafted(self, change: JobChange) -> SteppedDraft | Refusal | None:
+        """A change for a caller that writes it together with something else. None when the job is not known here."""
+        return self._draft(change, self._view.entries.get(change.job))
+
     # ---- deciding
 
     def _draft(
         self, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None
-    ) -> _Draft | Refusal | None:
+    ) -> SteppedDraft | Refusal | None:
         """None when the job is not known here."""
         spec = spec or (self._view.spec(entry.state) if entry is not None else None)
         if entry is None or spec is None:
@@ -128,7 +137,20 @@ class Transitions:
         compares = (Compare(key, "mod_revision", entry.mod_revision), *change.guards)
         if state.phase in TERMINAL and state.id in self._view.progress:
             ops.append(Delete(keys.progress(state.tenant, state.id)))
-        return _Draft(tuple(ops), compares, change, entry, state, value, tuple(refused))
+        if spec.notify and state.phase in TERMINAL and entry.state.phase not in TERMINAL:
+            ops += self._notice(spec, state)
+        return SteppedDraft(tuple(ops), compares, change, entry, state, value, tuple(refused))
+
+    def _notice(self, spec: JobSpec, state: JobState) -> list[Op]:
+        """Written with the end itself, so that none is lost; sent by the leader when it has time."""
+        notice = notice_of_end(spec, state, self._clock.wall())
+        if notice is None:
+            return []
+        prefix = keys.scoped(state.tenant, "")
+        if sum(name.startswith(prefix) for name in self._view.kept.notices) >= NOTICES_MAX:
+            log.warning("notice.dropped", job=state.id, tenant=state.tenant, waiting=NOTICES_MAX)
+            return []
+        return [Put(keys.notice(state.tenant, state.id), self._encode(notice))]
 
     def _ops(self, stepped: Stepped) -> list[Op]:
         ops: list[Op] = [Put(keys.event(e.tenant, e.job, e.seq), self._encode(e)) for e in stepped.events]
@@ -138,7 +160,7 @@ class Transitions:
 
     # ---- writing
 
-    async def _apply_pack(self, pack: list[tuple[int, _Draft]]) -> dict[int, Outcome]:
+    async def _apply_pack(self, pack: list[tuple[int, SteppedDraft]]) -> dict[int, Outcome]:
         written = await self._write([draft for _, draft in pack])
         if landed(written):
             return {place: draft.written for place, draft in pack}
@@ -146,7 +168,7 @@ class Transitions:
         alone = await every(self._apply_alone(draft.change, draft if unknown else None) for _, draft in pack)
         return {place: outcome for (place, _), outcome in zip(pack, alone, strict=True)}
 
-    async def _write(self, drafts: Sequence[_Draft]) -> Committed | Unknown:
+    async def _write(self, drafts: Sequence[SteppedDraft]) -> Committed | Unknown:
         compares = tuple(dict.fromkeys(compare for draft in drafts for compare in draft.compares))
         written = await self._writer.once(compares, [op for draft in drafts for op in draft.ops])
         if isinstance(written, Committed) and written.succeeded:
@@ -156,13 +178,13 @@ class Transitions:
                 self._trace(drafts)
         return written
 
-    def _trace(self, drafts: Sequence[_Draft]) -> None:
+    def _trace(self, drafts: Sequence[SteppedDraft]) -> None:
         for draft in drafts:
             for name, began, ended in _stretches(draft.entry.state, draft.state, self._clock.wall()):
                 attributes = {"job": draft.state.id, "attempt": draft.state.attempt, "phase": draft.state.phase}
                 self._telemetry.span(name, draft.state.trace, began, ended, attributes)
 
-    def _count(self, drafts: Sequence[_Draft]) -> None:
+    def _count(self, drafts: Sequence[SteppedDraft]) -> None:
         for draft in drafts:
             if draft.state.phase != draft.entry.state.phase:
                 self._telemetry.count("ares_jobs_total", 1, draft.state.phase)
@@ -170,10 +192,10 @@ class Transitions:
             if kept is not None and outcome(draft.entry.state) is None:
                 self._telemetry.count(_DEADLINES[kept], 1, draft.state.sla or "own")
 
-    async def _apply_alone(self, change: JobChange, offered: _Draft | None = None) -> Outcome:
+    async def _apply_alone(self, change: JobChange, offered: SteppedDraft | None = None) -> Outcome:
         """Reads the record, steps again and writes, until it is written or refused. `offered` may have landed."""
 
-        async def propose(offered: _Draft | None) -> _Draft | Outcome:
+        async def propose(offered: SteppedDraft | None) -> SteppedDraft | Outcome:
             entry, spec = await self._read(change)
             if entry is None or spec is None:
                 return MissingJob()
@@ -187,9 +209,9 @@ class Transitions:
             return drafted if drafted is not None else MissingJob()
 
         decided = await self._writer.decide(
-            f"job {change.job}", _Draft, propose, lambda draft: self._write([draft]), offered
+            f"job {change.job}", SteppedDraft, propose, lambda draft: self._write([draft]), offered
         )
-        return decided.written if isinstance(decided, _Draft) else decided
+        return decided.written if isinstance(decided, SteppedDraft) else decided
 
     async def _read(self, change: JobChange) -> tuple[StateEntry | None, JobSpec | None]:
         kv = await self._store.get(keys.state(change.tenant, change.job))
@@ -199,7 +221,7 @@ class Transitions:
         spec = self._view.spec(state)
         if spec is None:
             stored = await self._store.get(keys.job(state.tenant, state.array or state.id))
-            spec = None if stored is None else self._view.decode_spec(stored.value)
+            spec = None if stored is None else in_force(self._view.decode_spec(stored.value), state)
         entry = StateEntry(state, kv.mod_revision, kv.create_revision)
         # The next decision must see this change.
         self._view.learn((entry,))

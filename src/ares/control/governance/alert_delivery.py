@@ -12,11 +12,12 @@ from ares.control.governance.channel_seal import Sealing
 from ares.control.state.records import Records, same
 from ares.control.state.view import Delta, View
 from ares.core import keys
-from ares.core.alerts.due import due, marked, notice_of
+from ares.core.alerts.due import due, in_turn, marked, notice_of
+from ares.core.alerts.job_end import due_notices
 from ares.model.alert import AlertRecord
 from ares.ports.clock import Clock, happens
 from ares.ports.notify import NotDelivered, Notifier
-from ares.ports.store import Compare, Put, Store, StoreError
+from ares.ports.store import Compare, Delete, Put, Store, StoreError
 from ares.ports.telemetry import Telemetry
 
 log = structlog.get_logger()
@@ -48,7 +49,7 @@ class Delivery:
         view.subscribe(self._on_delta)
 
     def _on_delta(self, delta: Delta) -> None:
-        if delta.relisted or not delta.kept.isdisjoint((keys.ALERTS, keys.CHANNELS)):
+        if delta.relisted or not delta.kept.isdisjoint((keys.ALERTS, keys.CHANNELS, keys.NOTICES)):
             self._woken.set()
 
     async def run(self, guard: Compare) -> None:
@@ -68,12 +69,17 @@ class Delivery:
         kept = self._view.kept
         now = self._clock.wall()
         found, wait_s = due(list(kept.alerts.values()), kept.channels, now)
+        notices, later_s, over = due_notices(list(kept.notices.values()), kept.channels, now)
+        for begin in range(0, len(over), _AT_ONCE):
+            await asyncio.gather(*(self._forget(guard, notice) for notice in over[begin : begin + _AT_ONCE]))
+        found = in_turn((*found, *notices), kept.channels)
+        wait_s = min((wait for wait in (wait_s, later_s) if wait is not None), default=None)
         for begin in range(0, len(found), _AT_ONCE):
             sending = [
                 self._send(guard, self._notifier, alert, name) for alert, name in found[begin : begin + _AT_ONCE]
             ]
             await asyncio.gather(*sending)
-        if found:
+        if found or over:
             await self._view.catch_up()
         return min(_LOOK_EVERY_S, max(0.0, 0.0 if found else wait_s or _LOOK_EVERY_S))
 
@@ -91,7 +97,7 @@ class Delivery:
         await self._mark(guard, alert, name, error, final)
 
     async def _mark(self, guard: Compare, alert: AlertRecord, name: str, error: str | None, final: bool) -> None:
-        key = keys.alert(alert.tenant, alert.id)
+        key = _key(alert)
 
         async def attempt() -> bool | None:
             found = await self._records.read(key, AlertRecord)
@@ -104,3 +110,20 @@ class Delivery:
             )
 
         await self._records.settle(f"that alert {alert.delivery} was told to {name}", attempt, seen=False)
+
+    async def _forget(self, guard: Compare, notice: AlertRecord) -> None:
+        """A notice that every channel has, or that none will have, is gone from the store."""
+        key = keys.notice(notice.tenant, notice.id)
+
+        async def attempt() -> bool | None:
+            found = await self._records.read(key, AlertRecord)
+            if found is None:
+                return True
+            return await self._records.write([guard, same(found[0])], [Delete(key)], seen=False) or None
+
+        await self._records.settle(f"that notice {notice.delivery} is done with", attempt, seen=False)
+
+
+def _key(alert: AlertRecord) -> str:
+    """Notices of jobs' ends name their channels."""
+    return keys.notice(alert.tenant, alert.id) if alert.channels else keys.alert(alert.tenant, alert.id)

@@ -98,12 +98,12 @@ class Alerts:
     def _room(self, tenant: str) -> list[Op]:
         """Deletes what makes room for one more: the ones that are over first, then the quietest."""
         prefix = keys.scoped(tenant, "")
-        mine = [one for name, one in self._view.kept.alerts.items() if name.startswith(prefix)]
+        mine = [alert for name, alert in self._view.kept.alerts.items() if name.startswith(prefix)]
         too_many = len(mine) + 1 - ALERTS_MAX
         if too_many <= 0:
             return []
-        mine.sort(key=lambda one: (one.state != "resolved", one.last_at))
-        return [Delete(keys.alert(tenant, one.id)) for one in mine[:too_many]]
+        mine.sort(key=lambda alert: (alert.state != "resolved", alert.last_at))
+        return [Delete(keys.alert(tenant, alert.id)) for alert in mine[:too_many]]
 
     # ---- reading and acknowledging
 
@@ -115,9 +115,9 @@ class Alerts:
             return None
         await self._view.catch_up()
         prefix = keys.scoped("" if platform else who.tenant, "")
-        mine = [one for name, one in self._view.kept.alerts.items() if name.startswith(prefix)]
-        shown = [one for one in mine if every or one.state != "resolved"]
-        return tuple(sorted(shown, key=lambda one: -one.last_at))
+        mine = [alert for name, alert in self._view.kept.alerts.items() if name.startswith(prefix)]
+        shown = [alert for alert in mine if every or alert.state != "resolved"]
+        return tuple(sorted(shown, key=lambda alert: -alert.last_at))
 
     async def settle(
         self, who: Principal, alert_id: str, state: AlertState, *, platform: bool = False, note: str = ""

@@ -12,10 +12,8 @@ from ares.api.audit import AuditMonth, AuditPage, ChainSeen
 from ares.control.state.cursors import Cursors
 from ares.control.state.view import View
 from ares.core.access.table import WIDE, scope_of
-from ares.core.audit import csv
 from ares.core.audit.chain import entry_of
-from ares.core.audit.match import AuditQuery, matches, needles, shown
-from ares.core.audit.summary import AuditTally
+from ares.core.audit.search import AuditQuery, AuditTally, csv_header, csv_rows, matches, needles, shown
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.audit import AuditEntry, AuditHead
@@ -120,7 +118,7 @@ class AuditSearch:
         """The oldest entries first, chain by chain, in pieces. A caller that may see all gets the lines as written."""
         only = self.only(who)
         if format_ == "csv":
-            yield csv.header()
+            yield csv_header()
         for segment in self._segments(query):
             yield await asyncio.to_thread(self._piece, segment, query, only, format_)
 
@@ -147,7 +145,7 @@ class AuditSearch:
     def _piece(self, segment: Segment, query: AuditQuery, only: str, format_: Format) -> bytes:
         found = self._matching(segment, query, only)
         if format_ == "csv":
-            return csv.rows((entry for _, entry in found))
+            return csv_rows((entry for _, entry in found))
         return b"".join(line if not only else _encode(entry) + b"\n" for line, entry in found)
 
     def _entries(self, segment: Segment, query: AuditQuery, only: str) -> list[AuditEntry]:

@@ -75,7 +75,7 @@ def keys_used(kept: Tables) -> dict[str, str]:
     """Of everything that is sealed, by its key in the store: which key it is sealed with."""
     used = {keys.SECRETS + name: record.key_id for name, record in kept.secrets.items()}
     sealed = {name: channel.sealed for name, channel in kept.channels.items()}
-    return used | {keys.CHANNELS + name: one.key_id for name, one in sealed.items() if one is not None}
+    return used | {keys.CHANNELS + name: secret.key_id for name, secret in sealed.items() if secret is not None}
 
 
 def host_of(url: str) -> str:

@@ -1,6 +1,6 @@
 """Channels: where alerts of a tenant, or of the platform, are sent."""
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import structlog
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ares.api.alerts import ChannelView
 from ares.control.governance.channel_seal import Sealing, host_of
-from ares.control.state.records import Records, same, unchanged
+from ares.control.state.records import Records, unchanged
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access.table import WIDE, scope_of
@@ -19,7 +19,7 @@ from ares.model.base import Record
 from ares.ports.clock import Clock, Rng
 from ares.ports.notify import NotDelivered, Notifier
 from ares.ports.secrets import VaultError
-from ares.ports.store import KV, Delete, Put, Store
+from ares.ports.store import KV, Put, Store
 
 log = structlog.get_logger()
 
@@ -123,25 +123,11 @@ class Channels:
     async def delete(self, who: Principal, name: str, *, platform: bool) -> Refusal | None:
         if (no := _refused(who, platform)) is not None:
             return no
-        key = keys.channel(_whose(who, platform), name)
-
-        offered = False
-
-        async def attempt() -> Refusal | Literal[True] | None:
-            nonlocal offered
-            kv = await self._store.get(key)
-            if kv is None:
-                await self._view.catch_up()
-                # An earlier try of this very call may have landed.
-                return True if offered else _none(name)
-            offered = True
-            if not await self._records.ensure([same(kv)], [Delete(key)]):
-                return None
-            log.info("channel.deleted", name=name, by=who.author)
-            return True
-
-        done = await self._records.settle(f"that channel {name} is gone", attempt)
-        return None if done is True else done
+        done = await self._records.delete(keys.channel(_whose(who, platform), name), f"channel {name}", _none(name))
+        if isinstance(done, Refusal):
+            return done
+        log.info("channel.deleted", name=name, by=who.author)
+        return None
 
     async def test(self, who: Principal, name: str, *, platform: bool) -> str | Refusal | None:
         """Sends a notice that says it is a test; what went wrong, or None when it arrived."""

@@ -8,7 +8,7 @@ from ares.control.state.view import View
 from ares.core import keys
 from ares.core.quota.counts import TENANT
 from ares.core.quota.judge import OverQuota, over, use_at
-from ares.core.quota.months import month_end, month_of
+from ares.core.quota.measures import month_end, month_of
 from ares.model.quota import MeterRecord
 from ares.ports.clock import Clock
 from ares.ports.store import Put, Store, StoreError
@@ -33,8 +33,8 @@ class Meters:
         """Bytes this month, of all replicas."""
         month = month_of(self._clock.wall())
         own, prefix = keys.meter(tenant, month, self._replica).removeprefix(keys.METERS), f"{tenant}/{month}/"
-        others = (one for name, one in self._view.kept.meters.items() if name.startswith(prefix) and name != own)
-        return sum(one.egress_bytes for one in others) + self._own(tenant, month)
+        others = (meter for name, meter in self._view.kept.meters.items() if name.startswith(prefix) and name != own)
+        return sum(meter.egress_bytes for meter in others) + self._own(tenant, month)
 
     def take(self, tenant: str, size: int) -> OverQuota | None:
         """Counts a download before it begins, unless it would be too much."""

@@ -3,7 +3,6 @@
 import asyncio
 import heapq
 from itertools import islice
-from typing import Literal
 
 import msgspec
 import structlog
@@ -11,11 +10,12 @@ from msgspec.structs import replace
 
 from ares.api.policies import Located, Tried
 from ares.control.governance.policy_gate import Judging, Submission
-from ares.control.state.records import Records, same, unchanged
+from ares.control.state.records import Records, unchanged
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access.table import WIDE, scope_of
 from ares.core.admit.arrays import indices
+from ares.core.lifecycle.updates import in_force
 from ares.core.policy.setting import settable, type_of
 from ares.core.policy.verdict import PolicyVerdict
 from ares.core.refusal import Refusal
@@ -127,9 +127,9 @@ class Policies:
     ) -> PolicyRecord | Refusal:
         """Writes an old version anew."""
         kept = await self.versions(who, name, platform=platform)
-        old = next((one for one in kept if one.version == version), None)
+        old = next((record for record in kept if record.version == version), None)
         if old is None:
-            there = ", ".join(str(one.version) for one in kept) or "none"
+            there = ", ".join(str(record.version) for record in kept) or "none"
             return Refusal(code="not-found", message=f"version {version} of {name} is not kept; there are {there}")
         policy = _policy(old)
         return await self.save(who, policy, platform=platform, note=note or f"version {version} again")
@@ -147,26 +147,13 @@ class Policies:
         if (no := self._refused(who, platform)) is not None:
             return no
         tenant = _whose(who, platform)
+        versions = Delete(keys.policy_versions(tenant, name), prefix=True)
         key = keys.policy(tenant, name)
-
-        offered = False
-
-        async def attempt() -> Refusal | Literal[True] | None:
-            nonlocal offered
-            kv = await self._store.get(key)
-            if kv is None:
-                await self._view.catch_up()
-                # An earlier try of this very call may have landed.
-                return True if offered else _none(name)
-            offered = True
-            ops = [Delete(key), Delete(keys.policy_versions(tenant, name), prefix=True)]
-            if not await self._records.ensure([same(kv)], ops):
-                return None
-            log.info("policy.deleted", name=name, tenant=tenant, by=who.author)
-            return True
-
-        done = await self._records.settle(f"that policy {name} is gone", attempt)
-        return None if done is True else done
+        done = await self._records.delete(key, f"policy {name}", _none(name), [versions])
+        if isinstance(done, Refusal):
+            return done
+        log.info("policy.deleted", name=name, tenant=tenant, by=who.author)
+        return None
 
     def _refused(self, who: Principal, platform: bool) -> Refusal | None:
         """Only operators write policies of the platform."""
@@ -252,7 +239,7 @@ class Policies:
         if known is not None:
             return known
         kv = await self._store.get(keys.job(state.tenant, state.array or state.id))
-        return None if kv is None else self._view.decode_spec(kv.value)
+        return None if kv is None else in_force(self._view.decode_spec(kv.value), state)
 
     def _submission(self, state: JobState, spec: JobSpec) -> Submission:
         """As near as the record comes to what the submission was: its role is not kept."""
@@ -309,7 +296,7 @@ def _words(policy: Policy, matched: int, failed: int, looked_at: int) -> str:
 def _wrong(mistakes: tuple[Located, ...]) -> Refusal | None:
     if not mistakes:
         return None
-    message = "; ".join(one.words for one in mistakes)
+    message = "; ".join(mistake.words for mistake in mistakes)
     return Refusal(code="policy-invalid", message=message, path=f"$.{mistakes[0].field}")
 
 

@@ -134,7 +134,7 @@ class Judging:
         return self._in_force[tenant]
 
     def _quick(self, in_force: _InForce) -> _InForce:
-        rules = [one.when for one in (*in_force.rejects, *in_force.tells)]
+        rules = [policy.when for policy in (*in_force.rejects, *in_force.tells)]
         good = [rule for rule in rules if not isinstance(rule, Mistake)]
         if self._rules is None or len(good) < len(rules) or len(rules) < 2:
             return in_force
@@ -171,7 +171,9 @@ class Judging:
         """One tenant's costly rules must not hold up the others."""
         if self._left_to(tenant, self._clock.monotonic()) > 0.0:
             return None
-        record = max((*in_force.sets, *in_force.rejects, *in_force.tells), key=lambda one: one.record.tenant).record
+        record = max(
+            (*in_force.sets, *in_force.rejects, *in_force.tells), key=lambda policy: policy.record.tenant
+        ).record
         message = f"the policies of {tenant} took more than {_SHARE:.0%} of the time; have them simplified"
         return Said(policy=record.name, tenant=record.tenant, message=message)
 
@@ -183,58 +185,58 @@ class Judging:
 
 
 def _sorted(found: list[Ready]) -> _InForce:
-    by = {action: tuple(one for one in found if one.record.action == action) for action in ("set", "reject")}
-    tells = tuple(one for one in found if one.record.action in ("warn", "alert"))
-    reads = frozenset(name for one in found for name in one.reads)
+    by = {action: tuple(policy for policy in found if policy.record.action == action) for action in ("set", "reject")}
+    tells = tuple(policy for policy in found if policy.record.action in ("warn", "alert"))
+    reads = frozenset(name for policy in found for name in policy.reads)
     return _InForce(by["set"], by["reject"], tells, reads)
 
 
 def _judge(rules: CompiledRules, in_force: _InForce, given: Submission) -> PolicyVerdict:
     spec, known = given.spec, _Facts(rules, in_force.reads, given, given.spec)
-    for one in in_force.sets:
-        after = _set(one, known, spec)
+    for policy in in_force.sets:
+        after = _set(policy, known, spec)
         if isinstance(after, Said):
             return PolicyVerdict(spec=given.spec, rejected=after)
         if after is not spec:
             spec, known = after, _Facts(rules, in_force.reads, given, after)
     if in_force.any is not None and known.find(in_force.any)[0] is False:
         return PolicyVerdict(spec=spec)
-    for one in in_force.rejects:
-        if (no := _says(one, known)) is not None:
+    for policy in in_force.rejects:
+        if (no := _says(policy, known)) is not None:
             return PolicyVerdict(spec=spec, rejected=no)
     told: dict[str, list[Said]] = {"warn": [], "alert": []}
-    for one in in_force.tells:
-        found = _says(one, known)
+    for policy in in_force.tells:
+        found = _says(policy, known)
         if found is not None and found.unanswered:
             return PolicyVerdict(spec=spec, rejected=found)
         if found is not None:
-            told[one.record.action].append(found)
+            told[policy.record.action].append(found)
     return PolicyVerdict(spec=spec, warnings=tuple(told["warn"]), alerts=tuple(told["alert"]))
 
 
-def _set(one: Ready, known: _Facts, spec: JobSpec) -> JobSpec | Said:
-    found = _says(one, known)
+def _set(policy: Ready, known: _Facts, spec: JobSpec) -> JobSpec | Said:
+    found = _says(policy, known)
     if found is None or found.unanswered:
         return found or spec
-    for path, rule in one.sets:
+    for path, rule in policy.sets:
         value = Failed(message=str(rule)) if isinstance(rule, Mistake) else known.value(rule)
         after = value if isinstance(value, Failed) else put(spec, path, value)
         if isinstance(after, Failed | Refusal):
-            return unanswered(one.record, after.message)
+            return unanswered(policy.record, after.message)
         spec = after
     return spec
 
 
-def _says(one: Ready, known: _Facts) -> Said | None:
+def _says(policy: Ready, known: _Facts) -> Said | None:
     """The verdict of a policy that applies to the job, or that its condition cannot be evaluated."""
-    if isinstance(one.when, Mistake):
-        return unanswered(one.record, str(one.when))
-    found, of = known.find(one.when)
+    if isinstance(policy.when, Mistake):
+        return unanswered(policy.record, str(policy.when))
+    found, of = known.find(policy.when)
     if isinstance(found, Failed):
-        return unanswered(one.record, found.message)
-    return said(one.record, of, one.when.names) if found else None
+        return unanswered(policy.record, found.message)
+    return said(policy.record, of, policy.when.names) if found else None
 
 
 def _unjudged(in_force: _InForce, spec: JobSpec) -> PolicyVerdict:
-    one = (*in_force.sets, *in_force.rejects, *in_force.tells)[0]
-    return PolicyVerdict(spec=spec, rejected=unanswered(one.record, "this server has no language for policies"))
+    policy = (*in_force.sets, *in_force.rejects, *in_force.tells)[0]
+    return PolicyVerdict(spec=spec, rejected=unanswered(policy.record, "this server has no language for policies"))

@@ -11,10 +11,10 @@ from ares.control.governance.alerts import Alerts
 from ares.control.governance.quota_usage import Counting
 from ares.control.state.view import View
 from ares.core import keys
+from ares.core.lifecycle.updates import in_force
 from ares.core.quota.asked import asked_by
 from ares.core.quota.counts import CountedUse, Counts, QuotaLevel, apart, is_live, levels_of, live, to_come
-from ares.core.quota.measures import times
-from ares.core.quota.months import month_of
+from ares.core.quota.measures import month_of, times
 from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord, JobState
 from ares.ports.clock import Clock
@@ -101,7 +101,7 @@ class Recount:
                     created[state.array] = created.get(state.array, 0) + 1
                 if is_live(state):
                     spec = await self._spec(tenant, state.array or state.id, specs)
-                    counts.put(state.id, live(state, {"jobs": 1} if spec is None else asked_by(spec)))
+                    counts.put(state.id, live(state, {"jobs": 1} if spec is None else asked_by(in_force(spec, state))))
                 else:
                     counts.end(state)
             after, more = page.kvs[-1].key if page.kvs else after, page.more
@@ -133,5 +133,7 @@ def _by_level(counts: Counts, month: str) -> dict[QuotaLevel, dict[str, int]]:
     return {level: counts.used(level, month) for level in counts.levels}
 
 
-def _apart(one: dict[QuotaLevel, dict[str, int]], other: dict[QuotaLevel, dict[str, int]]) -> float:
-    return max((apart(one.get(level, {}), other.get(level, {})) for level in one.keys() | other.keys()), default=0.0)
+def _apart(counted: dict[QuotaLevel, dict[str, int]], other: dict[QuotaLevel, dict[str, int]]) -> float:
+    return max(
+        (apart(counted.get(level, {}), other.get(level, {})) for level in counted.keys() | other.keys()), default=0.0
+    )

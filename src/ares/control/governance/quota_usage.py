@@ -6,10 +6,9 @@ from ares.control.state.view import Delta, View
 from ares.core.capacity.holding import Holding
 from ares.core.quota.asked import asked_by, units_of
 from ares.core.quota.counts import CountedUse, Counts, QuotaLevel, is_live, levels_of, live, overrun, to_come
-from ares.core.quota.measures import add, times
-from ares.core.quota.months import month_end, month_of
+from ares.core.quota.measures import add, month_end, month_of, times
 from ares.model.job import JobSpec
-from ares.model.state import BOUND, ArrayRecord, JobState
+from ares.model.state import BOUND, ArrayRecord, FlowRecord, JobState
 from ares.ports.clock import Clock
 
 _OVERRUNS_KEPT_S = 1.0
@@ -120,6 +119,9 @@ class Counting:
         for array in self._view.arrays.values():
             if array.tenant == tenant and not array.expanded:
                 self._put_array(counts, array)
+        for flow in self._view.kept.flows.values():
+            if flow.tenant == tenant:
+                self._put_flow(counts, flow)
         return counts
 
     def _put(self, counts: Counts, state: JobState) -> None:
@@ -141,6 +143,19 @@ class Counting:
         spec = self._view.decode_spec(raw)
         amounts = to_come(asked_by(spec), array.estimated_s, array.cost_estimate)
         counts.put(array.id, CountedUse(levels_of(spec.team, array.submitted_by), times(amounts, left)))
+
+    def _put_flows(self, changed: Iterable[str]) -> None:
+        for flow_id in changed:
+            flow = self._view.kept.flows.get(flow_id)
+            if flow is not None and (counts := self._counts.get(flow.tenant)) is not None:
+                self._put_flow(counts, flow)
+
+    def _put_flow(self, counts: Counts, flow: FlowRecord) -> None:
+        """All that a workflow asks for counts until its jobs exist; those that do meanwhile count twice, with care."""
+        if flow.whole or flow.abandoned:
+            counts.drop(flow.id)
+        else:
+            counts.put(flow.id, CountedUse(levels_of(flow.team, flow.submitted_by), dict(flow.asked)))
 
     def _on_delta(self, delta: Delta) -> None:
         if delta.relisted:
@@ -169,3 +184,4 @@ class Counting:
             array = self._view.arrays.get(array_id)
             if array is not None and (counts := self._counts.get(array.tenant)) is not None:
                 self._put_array(counts, array)
+        self._put_flows(delta.flows)

@@ -134,7 +134,9 @@ class Quotas:
             held, limits = used(level), limits_of(quota, level).amounts
             if level == TENANT:
                 held["egress"] = self._meters.served(tenant)
-            shown = (one for one in dict.fromkeys((*_SHOWN, *limits)) if one in limits or held.get(one))
+            shown = (
+                resource for resource in dict.fromkeys((*_SHOWN, *limits)) if resource in limits or held.get(resource)
+            )
             uses += [use_at(quota, level, measure, held, {}) for measure in shown]
         return QuotaView(
             tenant=tenant,
@@ -204,8 +206,8 @@ def wrong(quota: Quota) -> str:
     except msgspec.ValidationError as error:
         return str(error)
     levels = [("the tenant", quota.own), ("every team", quota.team_default), ("every user", quota.user_default)]
-    levels += [(f"team {name}", one) for name, one in quota.teams.items()]
-    levels += [(f"user {name}", one) for name, one in quota.users.items()]
+    levels += [(f"team {name}", limits) for name, limits in quota.teams.items()]
+    levels += [(f"user {name}", limits) for name, limits in quota.users.items()]
     for whose, limits in levels:
         for measure, limit in limits.amounts.items():
             if limit.hard is None and limit.soft is None:

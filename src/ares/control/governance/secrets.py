@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 import structlog
@@ -30,7 +29,7 @@ from ares.model.secret import (
 )
 from ares.ports.clock import Clock
 from ares.ports.secrets import Sealed, Tampered, Vault, VaultError
-from ares.ports.store import KV, Delete, Put, Store
+from ares.ports.store import KV, Put, Store
 
 log = structlog.get_logger()
 
@@ -102,25 +101,17 @@ class Secrets:
     async def delete(self, who: Principal, name: str) -> Refusal | None:
         """Jobs that still wait for it will not start."""
 
-        offered = False
+        def allowed(kv: KV) -> Refusal | None:
+            return self._no_change(who, msgspec.json.decode(kv.value, type=SecretRecord), None)
 
-        async def attempt() -> Refusal | Literal[True] | None:
-            nonlocal offered
-            found = await self._records.read(keys.secret(who.tenant, name), SecretRecord)
-            if found is None:
-                # An earlier try of this very call may have landed.
-                return True if offered else Refusal(code="not-found", message=f"there is no secret {name}")
-            kv, record = found
-            if (no := self._no_change(who, record, None)) is not None:
-                return no
-            offered = True
-            if not await self._records.ensure([same(kv)], [Delete(kv.key)]):
-                return None
-            log.info("secret.deleted", tenant=who.tenant, secret=name, version=record.version, by=who.subject)
-            return True
-
-        done = await self._records.settle(f"that the secret {name} is deleted", attempt)
-        return None if done is True else done
+        missing = Refusal(code="not-found", message=f"there is no secret {name}")
+        key = keys.secret(who.tenant, name)
+        done = await self._records.delete(key, f"the secret {name}", missing, allowed=allowed)
+        if isinstance(done, Refusal):
+            return done
+        version = msgspec.json.decode(done.value, type=SecretRecord).version
+        log.info("secret.deleted", tenant=who.tenant, secret=name, version=version, by=who.subject)
+        return None
 
     def _no_change(self, who: Principal, old: SecretRecord | None, expected: int | None) -> Refusal | None:
         if old is not None and not reaches(who, "secrets:admin", old.tenant, old.created_by, old.created_id):
@@ -227,9 +218,9 @@ class Secrets:
             if isinstance(found, str):
                 return found
             given.append(found)
-        if (size := sum(len(one.value) for one in given)) > SECRETS_BYTES_MAX:
+        if (size := sum(len(secret.value) for secret in given)) > SECRETS_BYTES_MAX:
             return f"its secrets have {size:,} bytes together, at most {SECRETS_BYTES_MAX:,} are given to a job"
-        in_env = {one.name: len(one.value) for one in given if one.env is not None}
+        in_env = {secret.name: len(secret.value) for secret in given if secret.env is not None}
         if (size := env_size(spec, in_env)) > ENV_BYTES_MAX:
             return f"with its secrets the environment takes {size:,} bytes, at most {ENV_BYTES_MAX:,} are allowed"
         return tuple(given)

@@ -52,6 +52,8 @@ class News(_Message, frozen=True):
     promises: tuple[Promise, ...] | None = None
     # What was told to jobs that the latest plan promised nothing: not forgotten.
     told: tuple[Promise, ...] = ()
+    # Arrays that are throttled, or not any more.
+    throttles: dict[str, int | None] = {}
     # Everything that is known about use, instead of what the planner made of the records.
     used: UsageData | None = None
 

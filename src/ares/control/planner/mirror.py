@@ -17,16 +17,17 @@ from ares.control.planner.messages import (
     PluginFailure,
     Question,
 )
-from ares.core.admit.isolation import at_least
+from ares.core.admit.placement import at_least
 from ares.core.explain.why import why_waiting
 from ares.core.forecast.estimate import Estimate
 from ares.core.forecast.predictor import Predictor
 from ares.core.lifecycle.ranks import holds
+from ares.core.lifecycle.updates import in_force
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.budget import CycleBudget
 from ares.core.schedule.cluster import Cluster, Moment
 from ares.core.schedule.cycle import cycle
-from ares.core.schedule.follower import follow, forget
+from ares.core.schedule.follower import follow, forget, throttle
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.plugins import without_cut, without_unknown
 from ares.model.isolation import Isolation
@@ -76,7 +77,7 @@ class Mirror:
         self._decoded: dict[tuple[bytes, Isolation], JobSpec] = {}
         self._predictor = _Hearsay()
         self._cluster = Cluster(predictor=self._predictor)
-        # Of jobs that have not ended, or hold something.
+        # Of jobs that have not ended, or hold something; with the specification as it was submitted.
         self._jobs: dict[str, tuple[JobState, JobSpec | None]] = {}
         self._isolation: dict[str, Isolation] = {}
 
@@ -98,13 +99,16 @@ class Mirror:
             cluster.drop_node(name)
         for name, ready in news.ready.items():
             cluster.set_ready(name, ready)
+        for array, limit in news.throttles.items():
+            tasks = [(state, _asked(state, spec)) for state, spec in self._jobs.values() if state.array == array]
+            throttle(cluster, array, limit, tasks)
         for told in news.jobs:
             self._follow(told, news)
         for job in news.jobs_gone:
             self._jobs.pop(job, None)
             forget(cluster, job)
-        for one in news.reservations:
-            cluster.book(one)
+        for reservation in news.reservations:
+            cluster.book(reservation)
         for name in news.reservations_gone:
             cluster.unbook(name)
         if news.promises is not None:
@@ -129,7 +133,7 @@ class Mirror:
             spec = self._spec(raw, self._isolation.get(state.tenant, "any"))
         if told.estimate is not None:
             self._predictor.said[state.id] = told.estimate
-        follow(self._cluster, before, state, spec, news.now)
+        follow(self._cluster, before, state, _asked(state, spec), news.now)
         if state.phase in TERMINAL and not holds(state):
             self._jobs.pop(state.id, None)
         else:
@@ -151,7 +155,8 @@ class Mirror:
         self._until = began + wanted.budget_s
         now = cluster.moment
         since = self._since = self._since or now
-        plan = cycle(cluster, cluster.profile, wanted.now, keep=wanted.keep, gentle=wanted.gentle, budget=self._budget)
+        cluster.advance(wanted.now)
+        plan = cycle(cluster, wanted.now, keep=wanted.keep, gentle=wanted.gentle, budget=self._budget)
         # When several cycles together covered all jobs, the state that the first of them saw counts.
         cluster.promise(plan.promises, more=plan.more or not self._budget.whole, as_of=since)
         if self._budget.whole:
@@ -165,11 +170,11 @@ class Mirror:
         left = plan.left[self._explained : self._explained + _EXPLAINED_AT_ONCE]
         self._explained = self._explained + len(left) if self._explained + len(left) < len(plan.left) else 0
         found: dict[str, Reason] = {}
-        for one in left:
-            job_class = self._cluster.waiting.class_of(one.first_job)
+        for waiting in left:
+            job_class = self._cluster.waiting.class_of(waiting.first_job)
             why = None if job_class is None else why_waiting(self._cluster, job_class.key, now)
             if why is not None:
-                found[one.first_job] = why
+                found[waiting.first_job] = why
         return found
 
     def _time_is_up(self) -> bool:
@@ -177,9 +182,13 @@ class Mirror:
 
     def _seqs(self, plan: Plan) -> dict[str, int]:
         named = {
-            *(one.job for one in plan.placed),
-            *(one.job for one in plan.resized),
+            *(placed.job for placed in plan.placed),
+            *(resized.job for resized in plan.resized),
             *plan.unheld,
-            *(job for one in plan.evictions for job in (one.job, *one.victims, *one.shrunk)),
+            *(job for eviction in plan.evictions for job in (eviction.job, *eviction.victims, *eviction.shrunk)),
         }
         return {job: self._jobs[job][0].seq for job in sorted(named)}
+
+
+def _asked(state: JobState, spec: JobSpec | None) -> JobSpec | None:
+    return None if spec is None else in_force(spec, state)

@@ -19,7 +19,7 @@ from ares.control.state.pacing import LOOKED_AT, breathe
 from ares.control.state.view import Delta, View
 from ares.core import keys
 from ares.model.access import Principal
-from ares.model.event import LedgerEvent
+from ares.model.state import LedgerEvent
 from ares.ports.store import KV, Store
 
 # Kept in memory, of all tenants together.

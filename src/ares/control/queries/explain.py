@@ -16,6 +16,7 @@ from ares.api.decisions import (
     Standing,
 )
 from ares.api.reasons import Reason
+from ares.control.flow.waiting_reasons import WaitingReasons
 from ares.control.governance.alerts import alert_id
 from ares.control.queries.holders import gpus, holders
 from ares.control.scheduler.cluster_view import LiveCluster, unsubmitted
@@ -25,9 +26,8 @@ from ares.control.state.pacing import WORKED_ON, breathe, stepped
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access.table import sees_all
-from ares.core.admit.isolation import at_least
-from ares.core.explain.faster import would_wait
-from ares.core.explain.held_back import held_back
+from ares.core.admit.placement import at_least
+from ares.core.explain.held_back import held_back, would_wait
 from ares.core.explain.smallest_change import smallest_change
 from ares.core.explain.why import explain_ask, infeasible, why_waiting
 from ares.core.queue.factors import explain
@@ -46,10 +46,9 @@ from ares.core.schedule.trial import Trial
 from ares.core.starts.alternatives import offers, would_evict
 from ares.core.starts.starts import Course, course, eta_of
 from ares.model.access import Principal
-from ares.model.event import LedgerEvent
 from ares.model.job import PRIORITIES, JobSpec
 from ares.model.profile import Share, ShareResource
-from ares.model.state import JobState
+from ares.model.state import JobState, LedgerEvent
 from ares.ports.clock import Clock
 from ares.ports.store import Store
 
@@ -61,7 +60,16 @@ _RESOURCES: tuple[ShareResource, ...] = ("cpu", "memory", "gpu")
 class Explain:
     """Reads wait until the view holds everything acknowledged before the call."""
 
-    def __init__(self, store: Store, view: View, planner: LiveCluster, decisions: Decisions, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        planner: LiveCluster,
+        decisions: Decisions,
+        reasons: WaitingReasons,
+        clock: Clock,
+    ) -> None:
+        self._reasons = reasons
         self._store = store
         self._view = view
         self._planner = planner
@@ -78,7 +86,7 @@ class Explain:
         state, spec = entry.state, self._view.spec(entry.state)
         found = self._planner.cluster.waiting.class_of(job_id)
         if state.phase != "PENDING" or spec is None or found is None:
-            reason = self._paused(state)
+            reason = self._reasons.of(state, spec) or self._paused(state)
             remedy = None if reason is None else reason.remedy
             return Explanation(job=job_id, phase=state.phase, at=self._clock.wall(), reason=reason, remedy=remedy)
         return await self._waiting(who, state, spec, found)
@@ -161,12 +169,12 @@ class Explain:
         cluster, now = self._planner.cluster, self._clock.wall()
         shares, looked_at = cluster.shares(now), 0
         rows: list[_PrioPlace] = []
-        for one in tuple(cluster.waiting.active.values()):
-            tenant = one.key.account.split("/", 1)[0]
-            for place in one.line.heads(limit) if tenant == who.tenant or sees_all(who) else ():
+        for job_class in tuple(cluster.waiting.active.values()):
+            tenant = job_class.key.account.split("/", 1)[0]
+            for place in job_class.line.heads(limit) if tenant == who.tenant or sees_all(who) else ():
                 # Others were placed since the last stride.
                 if place[3] in cluster.waiting:
-                    rows.append(self._prio_row(cluster, place, one, shares, now))
+                    rows.append(self._prio_row(cluster, place, job_class, shares, now))
                 looked_at += 1
                 if looked_at % WORKED_ON == 0:
                     await breathe()
@@ -177,16 +185,18 @@ class Explain:
                 rows = sorted(rows, key=_in_order)[:limit]
         return tuple(row for _, row in sorted(rows, key=_in_order)[:limit])
 
-    def _prio_row(self, cluster: Cluster, place: Place, one: JobClass, shares: Shares, now: float) -> "_PrioPlace":
+    def _prio_row(
+        self, cluster: Cluster, place: Place, job_class: JobClass, shares: Shares, now: float
+    ) -> "_PrioPlace":
         job = place[3]
         factors = explain(cluster.waiting.facts_of(job), shares, cluster.profile.order, now)
         primary, secondary = _sum(factors, "primary"), _sum(factors, "secondary")
         entry = self._view.entries.get(job)
         row = PrioRow(
             job=job,
-            tenant=one.key.account.split("/", 1)[0],
+            tenant=job_class.key.account.split("/", 1)[0],
             name="" if entry is None else entry.state.name,
-            priority=PRIORITIES[one.key.level],
+            priority=PRIORITIES[job_class.key.level],
             rank=primary,
             secondary=secondary,
             factors=factors,
@@ -264,14 +274,16 @@ class Explain:
         entry = None if decision is None else self._view.entries.get(decision.job)
         if decision is None or entry is None or (entry.state.tenant != who.tenant and not sees_all(who)):
             return None
-        weights = tuple(replace(one, weight=changes.get(one.name, one.weight)) for one in decision.profile.scorers)
-        unknown = sorted(set(changes) - {one.name for one in weights})
+        weights = tuple(
+            replace(scorer, weight=changes.get(scorer.name, scorer.weight)) for scorer in decision.profile.scorers
+        )
+        unknown = sorted(set(changes) - {scorer.name for scorer in weights})
         if unknown:
-            known = ", ".join(one.name for one in weights)
+            known = ", ".join(scorer.name for scorer in weights)
             message = f"no scorer of profile {decision.profile_version} is called {unknown[0]!r}; there are {known}"
             return Refusal(code="invalid", message=message, fix="Name scorers of that list.", path="$.weights")
         nodes = decide_again(decision.considered, weights)
-        again = tuple(one.node for one in nodes for _ in range(one.ranks))
+        again = tuple(node.node for node in nodes for _ in range(node.ranks))
         return ReplayAnswer(
             decision=decision.id,
             job=decision.job,
@@ -290,9 +302,9 @@ class Explain:
 _PrioPlace = tuple[tuple[float, float, Place], PrioRow]
 
 
-def _in_order(one: _PrioPlace) -> tuple[float, float, Place]:
-    return one[0]
+def _in_order(row: _PrioPlace) -> tuple[float, float, Place]:
+    return row[0]
 
 
 def _sum(factors: tuple[FactorShown, ...], which: str) -> float:
-    return fsum(one.product for one in factors if one.sum == which)
+    return fsum(factor.product for factor in factors if factor.sum == which)

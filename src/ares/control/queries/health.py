@@ -57,11 +57,13 @@ class Health:
             "store_age_s": f"{self._clock.monotonic() - view.heard_at:.1f}",
             "leader": "none" if view.leader is None else view.leader.replica,
             "leading": "yes" if self._leader.leading else "no",
+            # For clients that compare it with their own.
+            "clock": f"{self._clock.wall():.3f}",
         }
         if (age_s := leads_for_s(view, self._clock)) is not None:
             facts["leader_age_s"] = f"{age_s:.1f}"
         if self._refused or self._cut:
-            sorts = {"refused": sorted(one.name for one in self._refused), "cut off": sorted(self._cut)}
+            sorts = {"refused": sorted(plugin.name for plugin in self._refused), "cut off": sorted(self._cut)}
             facts["plugins"] = "; ".join(f"{sort}: {', '.join(names)}" for sort, names in sorts.items() if names)
         if rooms:
             facts["disk"] = short or "has room"

@@ -28,16 +28,16 @@ def holders(cluster: Cluster, view: View, tenant: str, asks: tuple[AskExplained,
     found = [
         Holder(
             node=node,
-            job=one.job if one.tenant == tenant else "",
-            tenant=tenant if one.tenant == tenant else "",
-            gpus=sum(len(place.gpus) * place.gpu_milli for place in one.places) / 1000,
-            cpus=sum(place.cpu_milli for place in one.places) / 1000,
-            since=one.since,
-            ends_at=one.ends_at,
-            reserved=one.reserved,
+            job=taken.job if taken.tenant == tenant else "",
+            tenant=tenant if taken.tenant == tenant else "",
+            gpus=sum(len(place.gpus) * place.gpu_milli for place in taken.places) / 1000,
+            cpus=sum(place.cpu_milli for place in taken.places) / 1000,
+            since=taken.since,
+            ends_at=taken.ends_at,
+            reserved=taken.reserved,
         )
         for node in nodes
-        for one in _taken(cluster, view, node)
+        for taken in _taken(cluster, view, node)
     ]
     return tuple(found[:_HOLDERS_MAX])
 
@@ -45,7 +45,7 @@ def holders(cluster: Cluster, view: View, tenant: str, asks: tuple[AskExplained,
 def gpus(cluster: Cluster, view: View, tenant: str, asks: tuple[AskExplained, ...]) -> tuple[GpuSeen, ...]:
     """GPU by GPU, the nearest nodes that lack some."""
     nodes = dict.fromkeys(miss.node for ask in asks for miss in ask.nearest if miss.refused_by in _ABOUT_GPUS)
-    return tuple(one for node in nodes for one in _gpus_of(cluster, view, tenant, node))
+    return tuple(gpu for node in nodes for gpu in _gpus_of(cluster, view, tenant, node))
 
 
 def _gpus_of(cluster: Cluster, view: View, tenant: str, node: str) -> list[GpuSeen]:
@@ -53,7 +53,7 @@ def _gpus_of(cluster: Cluster, view: View, tenant: str, node: str) -> list[GpuSe
     taken = _taken(cluster, view, node)
     found: list[GpuSeen] = []
     for gpu in () if record is None else record.info.gpus:
-        here = [(one, place.gpu_milli) for one in taken for place in one.places if gpu.index in place.gpus]
+        here = [(holder, place.gpu_milli) for holder in taken for place in holder.places if gpu.index in place.gpus]
         found.append(
             GpuSeen(
                 node=node,
@@ -62,7 +62,7 @@ def _gpus_of(cluster: Cluster, view: View, tenant: str, node: str) -> list[GpuSe
                 memory_mib=gpu.memory_mib,
                 free_milli=max(0, 1000 - sum(milli for _, milli in here)),
                 numa_node=gpu.numa_node,
-                jobs=tuple(one.job for one, _ in here if one.tenant == tenant),
+                jobs=tuple(holder.job for holder, _ in here if holder.tenant == tenant),
                 mig=gpu.mig,
             )
         )
@@ -72,7 +72,10 @@ def _gpus_of(cluster: Cluster, view: View, tenant: str, node: str) -> list[GpuSe
 def _taken(cluster: Cluster, view: View, node: str) -> list[_Taken]:
     """Running jobs first, then those that room is kept for."""
     held = [cluster.holdings[job] for job in cluster.on_node.get(node, ())]
-    found = [_Taken(one.job, one.tenant, _on(node, one.placements), one.since, one.ends_at) for one in held]
+    found = [
+        _Taken(holding.job, holding.tenant, _on(node, holding.placements), holding.since, holding.ends_at)
+        for holding in held
+    ]
     for job, kept in cluster.reserved.items():
         places = _on(node, kept.placements)
         entry = view.entries.get(job)

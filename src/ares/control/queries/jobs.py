@@ -7,6 +7,7 @@ import msgspec
 
 from ares.api.jobs import JobDetail, JobPage
 from ares.control.execution.transitions import JobChange, MissingJob, Outcome, Transitions, Written
+from ares.control.flow.waiting_reasons import WaitingReasons
 from ares.control.queries.job_list import JobQuery, Listing, count, whole
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.scheduler.deadlines import Deadlines
@@ -18,21 +19,27 @@ from ares.control.submit.manual_retries import Retries
 from ares.control.submit.submit import AcceptedJob, Submit, SubmitRequest
 from ares.core import keys
 from ares.core.access.table import reaches, scope_of
-from ares.core.lifecycle.inputs import Cancel, RetryNow
+from ares.core.lifecycle.inputs import Cancel, HoldBack, LetGo, RetryNow
 from ares.core.lifecycle.usage_report import use_of
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
-from ares.model.event import LedgerEvent
 from ares.model.state import (
     TERMINAL,
     ArrayRecord,
     JobState,
+    LedgerEvent,
+    Phase,
     Result,
 )
 from ares.ports.clock import Clock
 from ares.ports.store import Store
 
 _RESOLVE_MAX = 10
+# A job that is run again by hand is run now, and by itself.
+_NOW = {
+    "array": None, "deadline_at": None, "start_by_at": None, "needs": (), "needs_timeout": None, "finally_": False,
+    "begin_at": None, "held": False,
+}  # fmt: skip
 # In place of the command, for callers that may see facts only.
 NOT_SHOWN = "(not shown)"
 
@@ -49,6 +56,7 @@ class Jobs:
         expanding: Expanding,
         planner: LiveCluster,
         deadlines: Deadlines,
+        reasons: WaitingReasons,
         cursors: Cursors,
         clock: Clock,
     ) -> None:
@@ -61,7 +69,7 @@ class Jobs:
         self._clock = clock
         self._retries = Retries(store)
         self._deadlines = deadlines
-        self._listing = Listing(store, view, planner, deadlines, cursors, clock)
+        self.listing = Listing(store, view, planner, deadlines, reasons, cursors, clock)
 
     # ---- reading
 
@@ -71,18 +79,19 @@ class Jobs:
         if array is not None:
             return await self._get_array(who, array)
         state = self._mine(who, job_id)
-        spec = None if state is None else await self._listing.spec(state)
+        spec = None if state is None else await self.listing.spec(state)
         if state is None or spec is None:
             return None
         detail = JobDetail(
             spec=spec,
-            state=self._listing.shown(state),
+            state=self.listing.shown(state),
             result=await self._result(state),
             progress=self._view.progress.get(job_id),
             queue_position=await self._position(state),
-            waiting=await self._listing.waiting((state,)),
+            waiting=await self.listing.waiting((state,)),
             used=use_of((state,), self._clock.wall()),
             deadline=await self._deadlines.of(state, spec),
+            mock_gpus=self.listing.on_mock_gpus(state),
         )
         return _seen_by(who, detail)
 
@@ -90,12 +99,13 @@ class Jobs:
         kv = await self._store.get(keys.job(array.tenant, array.id))
         if array.tenant != who.tenant or kv is None:
             return None
-        tasks = self._listing.tasks(array)
+        tasks = self.listing.tasks(array)
         detail = JobDetail(
             spec=self._view.decode_spec(kv.value),
             state=whole(array, tasks),
-            waiting=await self._listing.waiting(tasks),
+            waiting=await self.listing.waiting(tasks),
             array_counts=count(tasks),
+            array_throttle=array.throttle,
             used=use_of(tasks, self._clock.wall()),
         )
         return _seen_by(who, detail)
@@ -120,7 +130,7 @@ class Jobs:
 
     async def list(self, who: Principal, query: JobQuery) -> JobPage | Refusal:
         await self._view.catch_up()
-        return await self._listing.page(who.tenant, query)
+        return await self.listing.page(who.tenant, query)
 
     async def events(self, who: Principal, job_id: str) -> tuple[LedgerEvent, ...] | None:
         """The attempt ledger, oldest first."""
@@ -157,9 +167,9 @@ class Jobs:
                 # A task that does not exist yet would be created later, and run.
                 await self._expanding.expand(array)
                 await self._view.catch_up()
-            tasks = [task for task in self._listing.tasks(array) if task.phase not in TERMINAL]
+            tasks = [task for task in self.listing.tasks(array) if task.phase not in TERMINAL]
             await self._transitions.apply([JobChange(task.id, task.tenant, (what,)) for task in tasks])
-            return whole(array, self._listing.tasks(array))
+            return whole(array, self.listing.tasks(array))
         state = self._mine(who, job_id)
         if state is None:
             return None
@@ -173,6 +183,45 @@ class Jobs:
             if state is not None and state.phase == "CANCELLED":
                 return state
         return _state_of(outcome)
+
+    async def hold(self, who: Principal, job_id: str, reason: str = "") -> JobState | Refusal | None:
+        """Keeps a job that has not begun from being started. Of an array, every task that has not begun."""
+        return await self._steer(who, job_id, HoldBack(by=who.subject, reason=reason), ("PENDING", "WAITING"))
+
+    async def release(self, who: Principal, job_id: str, reason: str = "") -> JobState | Refusal | None:
+        """Lets a held job go on; of an array, every held task."""
+        return await self._steer(who, job_id, LetGo(by=who.subject, reason=reason), ("WAITING",))
+
+    async def _steer(
+        self, who: Principal, job_id: str, what: HoldBack | LetGo, phases: tuple[Phase, ...]
+    ) -> JobState | Refusal | None:
+        await self._view.catch_up()
+        array = self._view.arrays.get(job_id)
+        if array is not None and array.tenant == who.tenant:
+            return await self._steer_tasks(who, array, what, phases)
+        state = self._mine(who, job_id)
+        if state is None:
+            return None
+        if not reaches(who, "jobs:hold", state.tenant, state.submitted_by, state.submitter_id):
+            return _not_yours(job_id)
+        (outcome,) = await self._transitions.apply([JobChange(job_id, who.tenant, (what,))])
+        return _state_of(outcome)
+
+    async def _steer_tasks(
+        self, who: Principal, array: ArrayRecord, what: HoldBack | LetGo, phases: tuple[Phase, ...]
+    ) -> JobState | Refusal:
+        if not reaches(who, "jobs:hold", array.tenant, array.submitted_by, array.submitter_id):
+            return _not_yours(array.id)
+        if not array.expanded:
+            await self._expanding.expand(array)
+            await self._view.catch_up()
+        tasks = [task for task in self.listing.tasks(array) if task.phase in phases]
+        tasks = [task for task in tasks if bool(task.held_by) == isinstance(what, LetGo)]
+        if not tasks:
+            kind = "is held" if isinstance(what, LetGo) else "waits and is not held already"
+            return Refusal(code="not-allowed", message=f"no task of array {array.id} {kind}")
+        await self._transitions.apply([JobChange(task.id, task.tenant, (what,)) for task in tasks])
+        return whole(array, self.listing.tasks(array))
 
     async def retry(
         self, who: Principal, job_id: str, reason: str = "", request_id: str = ""
@@ -203,7 +252,7 @@ class Jobs:
     async def _retry_finished(
         self, who: Principal, state: JobState, reason: str, request_id: str
     ) -> JobState | Refusal | None:
-        spec = await self._listing.spec(state)
+        spec = await self.listing.spec(state)
         if spec is None:
             return None
         spent = await self._retries.spend(state, request_id)
@@ -212,7 +261,7 @@ class Jobs:
         budget, number = spent
         request = SubmitRequest(
             # Its deadline may be over by now. A manual retry is wanted either way.
-            spec=msgspec.structs.replace(spec, array=None, deadline_at=None, start_by_at=None),
+            spec=msgspec.structs.replace(spec, **_NOW),
             # No client's id may have a space in it, so this id cannot be taken.
             request_id=f"retry {budget.root} {number}" if request_id else None,
             retry_of=budget.root,
@@ -230,7 +279,9 @@ def _seen_by(who: Principal, detail: JobDetail) -> JobDetail:
     """The job as the caller may see it: operators and auditors see its existence and resources, not its content."""
     if scope_of(who, "jobs:read") != "facts":
         return detail
-    spec = msgspec.structs.replace(detail.spec, command=(NOT_SHOWN,), env={}, workdir=None, labels={}, input_refs=())
+    spec = msgspec.structs.replace(
+        detail.spec, command=(NOT_SHOWN,), env={}, workdir=None, project=None, labels={}, input_refs=()
+    )
     result = None if detail.result is None else msgspec.structs.replace(detail.result, value=None, outputs=())
     state = msgspec.structs.replace(detail.state, outputs=())
     return msgspec.structs.replace(detail, spec=spec, state=state, result=result, progress=None)

@@ -6,6 +6,8 @@ Each rank of a gang has its own output with its own offsets, so that reading can
 
 import asyncio
 
+from ares.api.jobs import LogLine, LogMatches
+from ares.control.state.pacing import breathe
 from ares.control.state.view import View
 from ares.core.lifecycle.ranks import holds
 from ares.model.access import Principal
@@ -16,6 +18,10 @@ from ares.ports.logs import Logs
 
 _POLL_S = 0.1
 _TAIL_BLOCK = 64 * 1024
+# One stride of a search, what one call of it reads, and how much of a line it answers with.
+_SEARCH_BLOCK = 256 * 1024
+_SEARCHED_MAX = 8 << 20
+_LINE_MAX = 4096
 
 
 class LogSlice(Record, frozen=True):
@@ -27,6 +33,16 @@ class LogSlice(Record, frozen=True):
     data: bytes
     size: int
     complete: bool
+
+
+class LogSearch(Record, frozen=True):
+    """What to look for in a log. `attempt` 0: the latest."""
+
+    text: str
+    attempt: int = 0
+    rank: int = 0
+    offset: int = 0
+    limit: int = 100
 
 
 class LogReader:
@@ -92,9 +108,53 @@ class LogReader:
             offset = start
         return 0
 
+    async def since_offset(self, who: Principal, job_id: str, attempt: int, rank: int, at: float) -> int:
+        """Where output of that time begins, to the minute."""
+        return self._logs.offset_since(who.tenant, job_id, attempt, rank, at)
+
+    async def search(self, who: Principal, job_id: str, asked: LogSearch) -> LogMatches | None:
+        """Lines that contain the text, from `offset` on. One call reads a bounded part; `next` goes on behind it."""
+        await self._view.catch_up()
+        state = self._mine(who, job_id)
+        if state is None:
+            return None
+        attempt = asked.attempt or state.attempt
+        wanted = asked.text.encode()
+        offset, lines, read = asked.offset, list[LogLine](), 0
+        ended = _ended(state, attempt, asked.rank)
+        while read < _SEARCHED_MAX and len(lines) < asked.limit:
+            data = self._logs.read(who.tenant, job_id, attempt, asked.rank, offset, _SEARCH_BLOCK)
+            whole = data.rfind(b"\n") + 1
+            # The last line of what has ended, or one that is longer than a block.
+            if not whole and data and (ended or len(data) == _SEARCH_BLOCK):
+                whole = len(data)
+            if not whole:
+                break
+            offset += _find(data[:whole], offset, wanted, lines, asked.limit)
+            read += whole
+            await breathe()
+        size = self._logs.size(who.tenant, job_id, attempt, asked.rank)
+        return LogMatches(
+            attempt=attempt, rank=asked.rank, lines=tuple(lines), next=offset, size=size,
+            complete=ended and offset >= size,
+        )  # fmt: skip
+
     def _mine(self, who: Principal, job_id: str) -> JobState | None:
         entry = self._view.entries.get(job_id)
         return None if entry is None or entry.state.tenant != who.tenant else entry.state
+
+
+def _find(data: bytes, offset: int, wanted: bytes, lines: list[LogLine], limit: int) -> int:
+    """Adds the lines of `data` that contain the text; returns how far it came, less than all when there are enough."""
+    at = 0
+    while (found := data.find(wanted, at)) >= 0:
+        begin, end = data.rfind(b"\n", 0, found) + 1, data.find(b"\n", found)
+        end = len(data) if end < 0 else end
+        lines.append(LogLine(offset=offset + begin, text=data[begin:end][:_LINE_MAX].decode("utf-8", "replace")))
+        at = end + 1
+        if len(lines) >= limit or at > len(data):
+            return min(at, len(data))
+    return len(data)
 
 
 def _ended(state: JobState, attempt: int, rank: int) -> bool:

@@ -210,4 +210,4 @@ class Nodes:
 
 
 def _others(record: NodeRecord, key: str, effect: str | None = None) -> tuple[Taint, ...]:
-    return tuple(one for one in record.taints if one.key != key or effect not in (None, one.effect))
+    return tuple(taint for taint in record.taints if taint.key != key or effect not in (None, taint.effect))

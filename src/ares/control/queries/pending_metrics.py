@@ -37,10 +37,10 @@ class PendingMetrics:
         active = self._planner.cluster.waiting.active
         self._codes = {number: code for number, code in self._codes.items() if number in active}
         self._next = 0 if self._next >= len(active) else self._next
-        for number, one in islice(list(active.items()), self._next, self._next + _CLASSES_AT_ONCE):
+        for number, job_class in islice(list(active.items()), self._next, self._next + _CLASSES_AT_ONCE):
             # One at a time: requests are served in between, and the class may be empty by then.
             await self._clock.sleep(0.0)
-            reason = self._planner.reason(one.line.nth(0)[3]) if len(one.line) else None
+            reason = self._planner.reason(job_class.line.nth(0)[3]) if len(job_class.line) else None
             if reason is not None:
                 self._codes[number] = reason.code
         self._next += _CLASSES_AT_ONCE

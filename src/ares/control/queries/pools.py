@@ -1,5 +1,6 @@
 """Pools of nodes: their resources, present and future holders, and when a job of some size would start there."""
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 
@@ -44,25 +45,24 @@ class Pools:
         self._planner.refresh_ready()
         names = sorted({node.info.pool for node in nodes} & ({name} if name else {node.info.pool for node in nodes}))
         found: list[PoolView] = []
-        for one in names:
-            here = [node for node in nodes if node.info.pool == one]
+        for pool in names:
+            here = [node for node in nodes if node.info.pool == pool]
             now = self._clock.wall()
             shapes = (asked,) if asked is not None else tuple(common_shapes([node.info for node in here]))
-            steps = shape_etas.steps(self._planner.cluster, unsubmitted(who, now), one, shapes, runs_s, now)
+            steps = shape_etas.steps(self._planner.cluster, unsubmitted(who, now), pool, shapes, runs_s, now)
             etas = await stepped(steps)
-            found.append(await self._pool(who, one, here, tuple(etas)))
+            found.append(await self._pool(who, pool, here, tuple(etas)))
             # With thousands of nodes each pool takes its time: others get their turn on the loop.
             await breathe()
         return tuple(found)
 
     async def _pool(self, who: Principal, name: str, nodes: "list[NodeView]", shapes: tuple[ShapeEta, ...]) -> PoolView:
         cluster = self._planner.cluster
-        models: dict[str, int] = {}
-        for gpu in (gpu for node in nodes for gpu in node.info.gpus):
-            models[gpu.model] = models.get(gpu.model, 0) + 1
+        gpus = [gpu for node in nodes for gpu in node.info.gpus]
+        models = dict(Counter(gpu.model for gpu in gpus))
         here = {node.name for node in nodes}
         held = [place for node in here for places in self._view.by_node.get(node, {}).values() for place in places]
-        kept = [place for one in cluster.reserved.values() for place in one.placements]
+        kept = [place for hold in cluster.reserved.values() for place in hold.placements]
         bookings, pending = self._bookings(who, here), await _pending(cluster, here)
         return PoolView(
             name=name,
@@ -74,12 +74,13 @@ class Pools:
             cpu_milli_free=sum(node.cpu_milli_free for node in nodes),
             memory_mib=sum(node.info.memory_mib for node in nodes),
             memory_mib_free=sum(node.memory_mib_free for node in nodes),
-            gpus=sum(len(node.info.gpus) for node in nodes),
+            gpus=len(gpus),
             gpus_free=sum(node.gpus_free for node in nodes),
             gpus_held=_gpus(held, here),
             gpus_kept=_gpus(kept, here),
-            gpus_reserved=sum(one.gpus for one in bookings if one.state == "active"),
+            gpus_reserved=sum(booking.gpus for booking in bookings if booking.state == "active"),
             gpu_models=models,
+            mock_gpus=sum(gpu.vendor == "mock" for gpu in gpus),
             running_jobs=len({job for node in here for job in self._view.by_node.get(node, ())}),
             pending_jobs=pending,
             reservations=bookings,
@@ -90,35 +91,37 @@ class Pools:
         )
 
     def _bookings(self, who: Principal, here: set[str]) -> tuple[PoolBooking, ...]:
-        records = [one for one, _ in self._view.reservations.values() if one.state in BOOKED]
+        records = [reservation for reservation, _ in self._view.reservations.values() if reservation.state in BOOKED]
         return tuple(
-            _booking(one, who, [place for place in one.placements if place.node in here])
-            for one in sorted(records, key=lambda one: (one.start, one.name))
-            if any(place.node in here for place in one.placements)
+            _booking(reservation, who, [place for place in reservation.placements if place.node in here])
+            for reservation in sorted(records, key=lambda reservation: (reservation.start, reservation.name))
+            if any(place.node in here for place in reservation.placements)
         )
 
     def _promises(self, who: Principal, here: set[str]) -> tuple[PoolPromise, ...]:
         found: list[PoolPromise] = []
-        for one in sorted(self._planner.cluster.promises.values(), key=lambda one: (one.start, one.job)):
-            places = [place for place in one.placements if place.node in here]
-            entry = self._view.entries.get(one.job)
+        for promise in sorted(
+            self._planner.cluster.promises.values(), key=lambda promise: (promise.start, promise.job)
+        ):
+            places = [place for place in promise.placements if place.node in here]
+            entry = self._view.entries.get(promise.job)
             if not places or entry is None:
                 continue
             mine = sees_all(who) or entry.state.tenant == who.tenant
             gpus = sum(len(place.gpus) * place.gpu_milli for place in places) / 1000
             nodes = len({place.node for place in places})
-            job = one.job if mine else ""
-            found.append(PoolPromise(job=job, start=one.start, until=one.until, gpus=gpus, nodes=nodes))
+            job = promise.job if mine else ""
+            found.append(PoolPromise(job=job, start=promise.start, until=promise.until, gpus=gpus, nodes=nodes))
         return tuple(found[:_PROMISES_MAX])
 
 
-def _booking(one: Reservation, who: Principal, places: "list[Placement]") -> PoolBooking:
-    mine = sees_all(who) or one.tenant == who.tenant
+def _booking(reservation: Reservation, who: Principal, places: "list[Placement]") -> PoolBooking:
+    mine = sees_all(who) or reservation.tenant == who.tenant
     return PoolBooking(
-        name=one.name if mine else "",
-        state=one.state,
-        start=one.start,
-        until=one.until,
+        name=reservation.name if mine else "",
+        state=reservation.state,
+        start=reservation.start,
+        until=reservation.until,
         gpus=sum(len(place.gpus) for place in places),
         cpu_milli=sum(place.cpu_milli for place in places),
     )
@@ -133,9 +136,9 @@ async def _pending(cluster: Cluster, here: set[str]) -> int:
     """Waiting jobs that some node of the pool could take if nothing ran on it."""
     rows = sorted(cluster.rows[name] for name in here if name in cluster.rows)
     found = 0
-    for number, one in enumerate(tuple(islice(cluster.waiting.active.values(), _CLASSES_MAX)), start=1):
-        if rows and any(cluster.evaluations.possible(ask)[rows].any() for ask in one.key.asks):
-            found += len(one.line)
+    for number, job_class in enumerate(tuple(islice(cluster.waiting.active.values(), _CLASSES_MAX)), start=1):
+        if rows and any(cluster.evaluations.possible(ask)[rows].any() for ask in job_class.key.asks):
+            found += len(job_class.line)
         if number % WORKED_ON == 0:
             await breathe()
     return found

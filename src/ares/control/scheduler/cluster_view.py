@@ -16,9 +16,8 @@ from ares.control.state.pacing import stepped
 from ares.control.state.unusable_records import UNUSABLE
 from ares.control.state.view import Delta, View
 from ares.core import keys
-from ares.core.admit.isolation import at_least
-from ares.core.explain.faster import named, paced_jobs, waits_for_faster
-from ares.core.explain.held_back import held_back
+from ares.core.admit.placement import at_least
+from ares.core.explain.held_back import held_back, named, paced_jobs, waits_for_faster
 from ares.core.explain.why import why_waiting
 from ares.core.forecast.eta import Etas, Wait, eta
 from ares.core.forecast.predictor import Predictor
@@ -28,7 +27,7 @@ from ares.core.queue.usage import DecayedUsage
 from ares.core.reserve.waits import held_for, waits_within
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.follower import count_use, follow, forget
+from ares.core.schedule.follower import count_use, follow, forget, throttle
 from ares.core.schedule.pace import PacedJob
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.plugins import without_unknown
@@ -94,8 +93,8 @@ class LiveCluster:
         """Keeps what was promised, and drops what is known about classes that the latest cycle did not leave out."""
         self.cluster.promise(plan.promises, more=plan.more)
         # The planner numbers classes on its own, so a class that was left out is found by one of its jobs.
-        left = (self.cluster.waiting.class_of(one.first_job) for one in plan.left)
-        still = {one.id for one in left if one is not None}
+        left = (self.cluster.waiting.class_of(waiting.first_job) for waiting in plan.left)
+        still = {job_class.id for job_class in left if job_class is not None}
         self._reasons = {number: known for number, known in self._reasons.items() if number in still}
         self._told = {number: known for number, known in self._told.items() if number in still}
 
@@ -142,8 +141,8 @@ class LiveCluster:
         return self._paced.get(job_id)
 
     def _waits_for_faster(self, job_id: str, now: float) -> Reason | None:
-        one = self.paced(job_id)
-        return None if one is None else waits_for_faster(one, now)
+        job = self.paced(job_id)
+        return None if job is None else waits_for_faster(job, now)
 
     async def position(self, job_id: str) -> int | None:
         """How many waiting jobs are ahead of this one, or None when it does not wait."""
@@ -200,6 +199,8 @@ class LiveCluster:
             self._put_node(name)
         # Every node renews all the time: only a change of readiness matters.
         readied = sum(self._set_ready(name) for name in delta.leases)
+        for array in self._view.arrays if delta.relisted else delta.arrays:
+            self._throttle(array)
         for before, entry in delta.states:
             follow(self.cluster, before, entry.state, self._view.spec(entry.state), self._clock.wall())
         for state in delta.removed:
@@ -240,9 +241,9 @@ class LiveCluster:
     def _isolate(self) -> bool:
         """Jobs that wait go by what their tenant asks for now. Whether any had to be looked at again."""
         before, tenants = self._isolation, self._view.kept.tenants
-        self._isolation = {name: one.isolation for name, one in tenants.items() if one.isolation != "any"}
+        self._isolation = {name: tenant.isolation for name, tenant in tenants.items() if tenant.isolation != "any"}
         moved = {name for name, _ in before.items() ^ self._isolation.items()}
-        again = [one.state for one in self._view.entries.values() if one.state.tenant in moved] if moved else []
+        again = [entry.state for entry in self._view.entries.values() if entry.state.tenant in moved] if moved else []
         for state in again:
             spec = self._view.spec(state)
             if spec is not None and state.id in self.cluster.waiting:
@@ -250,6 +251,17 @@ class LiveCluster:
                 self.cluster.enqueue(state, spec)
         self._reasons.clear()
         return bool(again)
+
+    def _throttle(self, array_id: str) -> None:
+        record = self._view.arrays.get(array_id)
+        limit = None if record is None else record.throttle
+        if limit is None and array_id not in self.cluster.waiting.throttles:
+            return
+        entries, jobs = self._view.entries, self._view.by_array.get(array_id, ())
+        tasks = [(entries[job].state, self._view.spec(entries[job].state)) for job in jobs]
+        throttle(self.cluster, array_id, limit, tasks)
+        self._reasons.clear()
+        self.changed.set()
 
     def _put_reservation(self, name: str) -> None:
         record, _ = self._view.reservations.get(name, (None, 0))

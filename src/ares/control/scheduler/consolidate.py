@@ -77,12 +77,12 @@ class Consolidate:
 
     def _revision(self, gpus: int, nodes: int, found: Consolidation) -> str:
         """By what it does, not by what it costs: that grows with time. Attempts are named by their fences."""
-        fences = [str(self._view.entries[one.job].state.fence) for one in found.moves]
-        moves = [(one.job, fence, one.origin, one.hold) for one, fence in zip(found.moves, fences, strict=True)]
+        fences = [str(self._view.entries[move.job].state.fence) for move in found.moves]
+        moves = [(move.job, fence, move.origin, move.hold) for move, fence in zip(found.moves, fences, strict=True)]
         return sha256(msgspec.json.encode((gpus, nodes, moves))).hexdigest()[:16]
 
     def _outdated(self, shown: Consolidation, revision: str, gpus: int, nodes: int) -> str:
-        gone = [one.job for one in shown.moves if one.job not in self._view.entries]
+        gone = [move.job for move in shown.moves if move.job not in self._view.entries]
         if gone:
             return f"job {gone[0]} is no longer there"
         if self._revision(gpus, nodes, shown) != revision:
@@ -91,7 +91,7 @@ class Consolidate:
 
     async def _move(self, who: Principal, moves: tuple[Relocation, ...]) -> int:
         by = who.author
-        outcomes = await self._transitions.apply([self._change(one, by) for one in moves])
+        outcomes = await self._transitions.apply([self._change(move, by) for move in moves])
         moved = sum(isinstance(outcome, Written) for outcome in outcomes)
         self._telemetry.count("ares_preemptions_total", moved, "consolidate")
         log.info("consolidated", by=by, token=who.token_id, jobs=moved, of=len(moves))
@@ -117,7 +117,7 @@ class Consolidate:
             revision=revision,
             gpus=gpus,
             nodes=nodes,
-            moves=tuple(self._move_view(one) for one in found.moves),
+            moves=tuple(self._move_view(move) for move in found.moves),
             lost_gpu_s=found.lost_gpu_s,
             before=found.before,
             after=found.after,
@@ -125,16 +125,16 @@ class Consolidate:
             message=message,
         )
 
-    def _move_view(self, one: Relocation) -> MoveView:
-        state = self._view.entries[one.job].state
+    def _move_view(self, move: Relocation) -> MoveView:
+        state = self._view.entries[move.job].state
         return MoveView(
-            job=one.job,
+            job=move.job,
             tenant=state.tenant,
             name=state.name,
-            gpus=sum(len(place.gpus) * place.gpu_milli for place in one.hold) / 1000,
-            origin=tuple(dict.fromkeys(place.node for place in one.origin)),
-            to=tuple(dict.fromkeys(place.node for place in one.hold)),
-            lost_gpu_s=one.lost_gpu_s,
+            gpus=sum(len(place.gpus) * place.gpu_milli for place in move.hold) / 1000,
+            origin=tuple(dict.fromkeys(place.node for place in move.origin)),
+            to=tuple(dict.fromkeys(place.node for place in move.hold)),
+            lost_gpu_s=move.lost_gpu_s,
         )
 
 

@@ -10,12 +10,11 @@ from ares.control.scheduler.cluster_view import LiveCluster, unsubmitted
 from ares.control.state.pacing import LOOKED_AT, WORKED_ON, breathe, stepped
 from ares.control.state.view import View
 from ares.core.access.table import sees_all
-from ares.core.admit.sla import dated, unknown
+from ares.core.admit.admission import dated, unknown
 from ares.core.forecast.estimate import Estimate
 from ares.core.lifecycle.deadline import outcome
 from ares.core.refusal import Refusal
-from ares.core.starts.deadline_changes import ways
-from ares.core.starts.outlook import judged, outlook
+from ares.core.starts.deadlines import judged, outlook, ways
 from ares.core.starts.starts import Course, Starts
 from ares.model.access import Principal
 from ares.model.job import JobSpec
@@ -140,7 +139,9 @@ class Deadlines:
         await self._view.catch_up()
         jobs: dict[str, list[JobState]] = {name: [] for name in self.classes}
         whose = tuple(self._view.order) if sees_all(who) else (who.tenant,)
-        for place, (_, job) in enumerate(chain.from_iterable(tuple(self._view.order.get(one, ())) for one in whose)):
+        for place, (_, job) in enumerate(
+            chain.from_iterable(tuple(self._view.order.get(tenant, ())) for tenant in whose)
+        ):
             entry = self._view.entries.get(job)
             if entry is not None and (entry.state.deadline_at is not None or entry.state.start_by_at is not None):
                 jobs.setdefault(entry.state.sla or OWN, []).append(entry.state)
@@ -158,11 +159,11 @@ class Deadlines:
             at_risk += (state.id for state in still[first : first + WORKED_ON] if self.at_risk(state))
             await breathe()
         at_risk.sort()
-        one = self.classes.get(name, Sla())
+        sla = self.classes.get(name, Sla())
         return SlaView(
             name=name,
-            start_within_s=one.start_within_s,
-            end_within_s=one.end_within_s,
+            start_within_s=sla.start_within_s,
+            end_within_s=sla.end_within_s,
             jobs=len(decided),
             met=met,
             missed=missed,

@@ -41,7 +41,7 @@ class Decisions:
     def note(self, cluster: Cluster, plan: Plan, profile_version: int) -> str:
         """Keeps what a plan decided; the name it can be found by, with the job's."""
         name = f"d{base32(self._rng, 11)}"
-        chosen = {one.job: tuple(place.node for place in one.placements) for one in plan.placed}
+        chosen = {placed.job: tuple(place.node for place in placed.placements) for placed in plan.placed}
         for job, considered in plan.considered.items():
             # An action may have removed the placement of an earlier one.
             if job not in chosen:
@@ -65,7 +65,9 @@ class Decisions:
 
     async def find(self, name: str) -> Decision | None:
         """By the name of the decision or of the job: the newest."""
-        found = self._kept.get(name) or next((one for one in self._kept.values() if one.id == name), None)
+        found = self._kept.get(name) or next(
+            (decision for decision in self._kept.values() if decision.id == name), None
+        )
         if found is not None or self._log is None:
             return found
         raw = await self._log.find(name)

@@ -115,8 +115,8 @@ class Drain:
 def _message(total: int, left: tuple[DrainedJob, ...]) -> str:
     if not left:
         return f"done: nothing is left of {total} job{'' if total == 1 else 's'}"
-    staying = [one for one in left if one.stays]
-    shown = [f"{f'job {one.job}' if one.job else 'a job of another tenant'}: {one.stays}" for one in staying[:3]]
+    staying = [job for job in left if job.stays]
+    shown = [f"{f'job {job.job}' if job.job else 'a job of another tenant'}: {job.stays}" for job in staying[:3]]
     more = f" and {len(staying) - 3} more" if len(staying) > 3 else ""
     ends = f"; {'; '.join(shown)}{more}, so it ends by itself" if staying else ""
     return f"{len(left)} of {total} job{'' if total == 1 else 's'} still there{ends}"

@@ -42,6 +42,8 @@ class Feed:
         self._jobs: dict[str, None] = {}
         self._nodes: dict[str, None] = {}
         self._reservations: dict[str, None] = {}
+        # Arrays that the planner takes for throttled, and by how much.
+        self._throttles: dict[str, int] = {}
         # Jobs whose specification the planner has, and nodes it takes for ready.
         self._known: set[str] = set()
         self._ready: frozenset[str] = frozenset()
@@ -84,13 +86,13 @@ class Feed:
         booked = [(name, self._booked(name)) for name in (_taken(self._reservations) if told_nodes else ())]
         jobs = _taken(self._jobs) if told_nodes else []
         specs: dict[str, bytes] = {}
-        told = tuple(one for job in jobs if (one := self._told(job, specs)) is not None)
+        told = tuple(promise for job in jobs if (promise := self._told(job, specs)) is not None)
         used, promises, earlier = None, None, tuple[Promise, ...]()
         if self._last and not (self._jobs or self._nodes or self._reservations):
             self._last = False
             cluster = self._planner.cluster
             used, promises = cluster.usage.data, tuple(cluster.promises.values())
-            earlier = tuple(one for job, one in cluster.told.items() if job not in cluster.promises)
+            earlier = tuple(promise for job, promise in cluster.told.items() if job not in cluster.promises)
         return News(
             now=self._wall(),
             rules=rules,
@@ -98,10 +100,11 @@ class Feed:
             nodes_gone=tuple(name for name, record in records if record is None),
             ready=self._readied() if told_nodes else {},
             specs=specs,
+            throttles=self._throttled(),
             jobs=told,
             jobs_gone=tuple(job for job in jobs if job not in self._view.entries),
-            reservations=tuple(one for _, one in booked if one is not None),
-            reservations_gone=tuple(name for name, one in booked if one is None),
+            reservations=tuple(reservation for _, reservation in booked if reservation is not None),
+            reservations_gone=tuple(name for name, reservation in booked if reservation is None),
             promises=promises,
             told=earlier,
             used=used,
@@ -141,8 +144,16 @@ class Feed:
             self._known.add(state.id)
 
     def _booked(self, name: str) -> Reservation | None:
-        one, _ = self._view.reservations.get(name, (None, 0))
-        return one if one is not None and one.state in BOOKED else None
+        reservation, _ = self._view.reservations.get(name, (None, 0))
+        return reservation if reservation is not None and reservation.state in BOOKED else None
+
+    def _throttled(self) -> dict[str, int | None]:
+        """What changed since the planner was last told."""
+        now = self._planner.cluster.waiting.throttles
+        if now == self._throttles:
+            return {}
+        before, self._throttles = self._throttles, dict(now)
+        return {array: now.get(array) for array in now.keys() | before if now.get(array) != before.get(array)}
 
     def _readied(self) -> dict[str, bool]:
         now = frozenset(self._planner.cluster.ready_nodes)
@@ -151,7 +162,7 @@ class Feed:
 
     def _isolation_now(self) -> dict[str, Isolation]:
         tenants: Iterable[tuple[str, Isolation]] = (
-            (name, one.isolation) for name, one in self._view.kept.tenants.items()
+            (name, tenant.isolation) for name, tenant in self._view.kept.tenants.items()
         )
         return {name: isolation for name, isolation in tenants if isolation != "any"}
 

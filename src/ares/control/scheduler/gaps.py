@@ -63,7 +63,7 @@ class Gaps:
         due = [
             job
             for job, until in self._until.items()
-            if (one := holdings.get(job)) is not None and now >= until - one.leave_s
+            if (holding := holdings.get(job)) is not None and now >= until - holding.leave_s
         ]
         if not due:
             return

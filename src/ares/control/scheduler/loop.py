@@ -148,16 +148,24 @@ class SchedulerLoop:
         await self._write(plan, guard, settled=not proposal.dropped)
 
     async def _write(self, plan: Plan, guard: Compare, *, settled: bool) -> None:
+        # Before anything is awaited since the plan was verified: it is not for a job that is updated from now on.
+        updates = self._updates_of(plan)
         if plan.placed:
             self._bound_at = self._clock.monotonic()
-            settled = await self._bind(plan, guard) and settled
+            settled = await self._bind(plan, updates, guard) and settled
         elif not settled:
             # No part of the plan held: the planner is behind until it has the changes.
             await self._clock.sleep(_STORE_PAUSE_S)
         if plan.evictions or plan.unheld or plan.resized:
-            await self._make_room(plan, guard)
+            await self._make_room(plan, updates, guard)
         if plan.more or not settled:
             self._planner.changed.set()
+
+    def _updates_of(self, plan: Plan) -> dict[str, int]:
+        """How often jobs that get a place, or room, were updated. Most never were: those are left out."""
+        entries = self._view.entries
+        jobs = [item.job for item in (*plan.placed, *plan.evictions)]
+        return {job: updates for job in jobs if job in entries and (updates := entries[job].state.updates)}
 
     async def _tell(self) -> None:
         """The queue is empty: time to start the planner and feed it, so that the next job does not wait for that."""
@@ -168,15 +176,21 @@ class SchedulerLoop:
 
     # ---- bindings
 
-    async def _bind(self, plan: Plan, guard: Compare) -> bool:
+    async def _bind(self, plan: Plan, updates: dict[str, int], guard: Compare) -> bool:
         """Whether every binding was written."""
         if not (plan := await self._without_unpaid(plan, guard)).placed:
             return True
         states = [self._view.entries[item.job].state for item in plan.placed]
         decision = self._decisions.note(self._planner.cluster, plan, self._view.profile.version)
         ports: dict[str, set[int]] = {}
+        throttles = self._planner.cluster.waiting.throttles
         changes = [
-            JobChange(item.job, state.tenant, (self._binding(item, state, decision, ports),), (guard,))
+            JobChange(
+                item.job,
+                state.tenant,
+                (self._binding(item, state, decision, ports, updates.get(item.job, 0)),),
+                (guard, *self._throttle(state)) if state.array in throttles else (guard,),
+            )
             for item, state in zip(plan.placed, states, strict=True)
         ]
         now = self._clock.wall()
@@ -190,6 +204,12 @@ class SchedulerLoop:
                 self._telemetry.count("ares_lease_acquisitions_total")
         return all(isinstance(outcome, Written) for outcome in outcomes)
 
+    def _throttle(self, state: JobState) -> tuple[Compare, ...]:
+        """Holds as long as the array of a task is throttled as it was when the task was given a place."""
+        array = state.array or ""
+        revision = self._view.arrays.revisions.get(array, 0)
+        return (Compare(keys.array(state.tenant, array), "mod_revision", revision),)
+
     async def _without_unpaid(self, plan: Plan, guard: Compare) -> Plan:
         """The plan without jobs that a budget does not cover any more. Those end now, before they cost anything."""
         unpaid = self._unpaid([self._view.entries[item.job].state for item in plan.placed])
@@ -202,7 +222,7 @@ class SchedulerLoop:
         )
         return replace(plan, placed=tuple(item for item in plan.placed if item.job not in unpaid))
 
-    def _binding(self, item: Placed, state: JobState, decision: str, ports: dict[str, set[int]]) -> Bind:
+    def _binding(self, item: Placed, state: JobState, decision: str, ports: dict[str, set[int]], updates: int) -> Bind:
         spec = self._view.spec(state)
         port = self._free_port(item.placements[0].node, state, ports) if len(item.placements) > 1 else 0
         rates = rates_of(self._view.nodes, self._planner.cluster.profile, item.placements)
@@ -214,6 +234,7 @@ class SchedulerLoop:
             rates=rates,
             planned_s=None if spec is None else planned_s(self._planner.cluster, state, spec, item.placements),
             leaves_at=item.leaves_at,
+            updates=updates,
         )
 
     def _free_port(self, node: str, state: JobState, ports: dict[str, set[int]]) -> int:
@@ -231,24 +252,25 @@ class SchedulerLoop:
 
     # ---- preemptions
 
-    async def _make_room(self, plan: Plan, guard: Compare) -> None:
+    async def _make_room(self, plan: Plan, updates: dict[str, int], guard: Compare) -> None:
         """The waiting job is nominated first: if this ends half-way, no job was preempted for nothing."""
         for job in plan.unheld:
             await self._change(job, Nominate(hold=(), evicting=(), reason=_UNHELD), (guard,))
         shrunk = {job for eviction in plan.evictions for job in eviction.shrunk}
-        for one in plan.resized:
-            if one.job not in shrunk:
-                await self._transitions.apply([self._resize(one, (guard,))])
+        for resized in plan.resized:
+            if resized.job not in shrunk:
+                await self._transitions.apply([self._resize(resized, (guard,))])
         for eviction in plan.evictions:
-            await self._evict(eviction, [one for one in plan.resized if one.job in eviction.shrunk], guard)
+            shrinks = [resized for resized in plan.resized if resized.job in eviction.shrunk]
+            await self._evict(eviction, shrinks, updates.get(eviction.job, 0), guard)
 
-    def _resize(self, one: Resized, guards: tuple[Compare, ...]) -> JobChange:
-        state = self._view.entries[one.job].state
-        rates = rates_of(self._view.nodes, self._planner.cluster.profile, one.placements)
-        what = RanksResized(fence=state.fence, placements=one.placements, reason=one.reason, rates=rates)
+    def _resize(self, resized: Resized, guards: tuple[Compare, ...]) -> JobChange:
+        state = self._view.entries[resized.job].state
+        rates = rates_of(self._view.nodes, self._planner.cluster.profile, resized.placements)
+        what = RanksResized(fence=state.fence, placements=resized.placements, reason=resized.reason, rates=rates)
         return JobChange(state.id, state.tenant, (what,), guards)
 
-    async def _evict(self, eviction: Eviction, shrinks: list[Resized], guard: Compare) -> None:
+    async def _evict(self, eviction: Eviction, shrinks: list[Resized], updates: int, guard: Compare) -> None:
         waiting = self._view.entries[eviction.job].state
         nominated = await self._change(
             eviction.job,
@@ -258,6 +280,7 @@ class SchedulerLoop:
                 reason=eviction.reason,
                 record=seen_by(eviction.record, waiting.tenant),
                 alternative=eviction.alternative,
+                updates=updates,
             ),
             (guard,),
         )
@@ -269,7 +292,9 @@ class SchedulerLoop:
         changes = [
             self._preempt(self._view.entries[victim].state, eviction, (guard, still)) for victim in eviction.victims
         ]
-        outcomes = await self._transitions.apply([*(self._resize(one, (guard, still)) for one in shrinks), *changes])
+        outcomes = await self._transitions.apply(
+            [*(self._resize(resized, (guard, still)) for resized in shrinks), *changes]
+        )
         gone = sum(isinstance(outcome, Written) for outcome in outcomes[len(shrinks) :])
         self._telemetry.count("ares_preemptions_total", gone, eviction.rule)
         log.info("evicted", job=eviction.job, rule=eviction.rule, victims=gone, lost_gpu_s=eviction.lost_gpu_s)

@@ -62,7 +62,7 @@ def _used(profile: Profile) -> dict[PluginKind, set[str]]:
     order = (*profile.order.primary, *profile.order.secondary)
     return {
         "filter": set(profile.filters),
-        "scorer": {one.name for one in profile.scorers},
-        "order": {one.name for one in order},
+        "scorer": {scorer.name for scorer in profile.scorers},
+        "order": {factor.name for factor in order},
         "action": set(profile.actions),
     }

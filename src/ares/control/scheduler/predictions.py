@@ -21,6 +21,7 @@ from ares.core import keys
 from ares.core.forecast.estimate import Estimate, run_time
 from ares.core.forecast.eta import LONGEST_S, Etas, EtasData, eta
 from ares.core.forecast.trees import BadModel, Forest, TreeModel
+from ares.core.lifecycle.updates import in_force
 from ares.core.queue.order import account_of
 from ares.core.queue.waiting import class_key
 from ares.core.refusal import Refusal
@@ -138,17 +139,17 @@ class Predictions:
             if (state := entry.state).ended_at is not None and (ran_s := run_time(state)) is not None
         ]
         specs: dict[str, JobSpec | None] = {}
-        for _, _, state, ran_s in sorted(ended, key=lambda one: one[:2])[-_LATEST:]:
+        for _, _, state, ran_s in sorted(ended, key=lambda run: run[:2])[-_LATEST:]:
             key = keys.job(state.tenant, state.array or state.id)
             if key not in specs:
                 kv = await self._store.get(key)
                 specs[key] = None if kv is None else self._view.decode_spec(kv.value)
             spec = specs[key]
             if spec is not None:
-                self._planner.predictor.learn(spec, account_of(state), ran_s, self._gpu_model(state))
+                self._planner.predictor.learn(in_force(spec, state), account_of(state), ran_s, self._gpu_model(state))
 
     def _gpu_model(self, state: JobState) -> str | None:
-        place = next((one for one in state.placements if one.gpus), None)
+        place = next((placement for placement in state.placements if placement.gpus), None)
         record = None if place is None else self._view.nodes.get(place.node)
         if place is None or record is None:
             return None
@@ -254,5 +255,5 @@ def _shown(model: TreeModel) -> ModelView:
     )
 
 
-def _interval(one: Estimate) -> Interval:
-    return Interval(seconds=one.seconds, low=one.low, high=one.high, basis=one.basis)
+def _interval(estimate: Estimate) -> Interval:
+    return Interval(seconds=estimate.seconds, low=estimate.low, high=estimate.high, basis=estimate.basis)

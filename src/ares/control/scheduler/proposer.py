@@ -126,7 +126,9 @@ class Proposer:
         if rules != self._feed.rules:
             # The plan was made by an old profile or old reservations.
             return Proposal(Plan(at=answer.plan.at, more=True), len(answer.plan.placed), answer.took_s)
-        plan, dropped = verified(self._planner.cluster, answer.plan, self._clock.wall(), _Unchanged(self._view, answer))
+        cluster, now = self._planner.cluster, self._clock.wall()
+        cluster.advance(now)
+        plan, dropped = verified(cluster, answer.plan, now, _Unchanged(self._view, answer))
         self._planner.tell(answer.reasons)
         self._telemetry.count("ares_plans_dropped_total", dropped)
         self._vain = self._vain + 1 if dropped and not plan.placed else 0

@@ -61,7 +61,7 @@ class Quarantine:
                 del self._losses[node]
                 await self._begin(node, now, wall)
         for node, record in list(self._view.nodes.items()):
-            taint = next((one for one in record.taints if one.key == KEY), None)
+            taint = next((taint for taint in record.taints if taint.key == KEY), None)
             if taint is not None and wall >= _until(taint):
                 await self._set(node, None)
                 log.info("node.quarantine_over", node=node)
@@ -98,7 +98,7 @@ class Quarantine:
         if kv is None:
             return False
         record = msgspec.json.decode(kv.value, type=NodeRecord)
-        taints = (*(one for one in record.taints if one.key != KEY), *(() if taint is None else (taint,)))
+        taints = (*(other for other in record.taints if other.key != KEY), *(() if taint is None else (taint,)))
         changed = msgspec.structs.replace(record, taints=taints)
         guard = Compare(keys.node(node), "mod_revision", kv.mod_revision)
         written = await self._store.txn([guard], [Put(keys.node(node), msgspec.json.encode(changed))])

@@ -16,8 +16,7 @@ from ares.core import keys
 from ares.core.lifecycle.inputs import Preempt
 from ares.core.lifecycle.ranks import why_not_preemptible
 from ares.core.reserve.booking import NotBooked, book
-from ares.core.reserve.displacement import outgoing, strangers
-from ares.core.reserve.window import due, turned
+from ares.core.reserve.window import due, outgoing, strangers, turned
 from ares.core.schedule.preempt.record import moved_record
 from ares.core.text import clock as moment
 from ares.model.reservation import BOOKED, Reservation, Turn
@@ -52,15 +51,15 @@ class Book:
         return 0 if kv is None else kv.mod_revision
 
     async def write(
-        self, one: Reservation, revision: int, turn: int | None = None, guards: tuple[Compare, ...] = ()
+        self, reservation: Reservation, revision: int, turn: int | None = None, guards: tuple[Compare, ...] = ()
     ) -> bool:
         """Whether it was written; with `turn` only if there was no booking since. Returns when the view has it."""
-        key = keys.reservation(one.name)
+        key = keys.reservation(reservation.name)
         compares = [*guards, Compare(key, "mod_revision", revision)]
-        ops: list[Op] = [Put(key, msgspec.json.encode(one))]
+        ops: list[Op] = [Put(key, msgspec.json.encode(reservation))]
         if turn is not None:
             compares.append(Compare(keys.BOOKINGS, "mod_revision", turn))
-            ops.append(Put(keys.BOOKINGS, one.name.encode()))
+            ops.append(Put(keys.BOOKINGS, reservation.name.encode()))
         written = await self._store.txn(compares, ops)
         if isinstance(written, Committed):
             await self._view.reach(written.revision)
@@ -68,7 +67,7 @@ class Book:
         # The outcome is unknown: the record under its name tells.
         kv = await self._store.get(key)
         await self._view.catch_up()
-        return kv is not None and msgspec.json.decode(kv.value, type=Reservation) == one
+        return kv is not None and msgspec.json.decode(kv.value, type=Reservation) == reservation
 
 
 class Windows:
@@ -112,14 +111,16 @@ class Windows:
         running = sum(state.phase in BOUND for state in states)
         return running, len(states) - running
 
-    def strangers(self, one: Reservation) -> tuple[str, ...]:
+    def strangers(self, reservation: Reservation) -> tuple[str, ...]:
         """Jobs that hold its room though its window has begun."""
-        if one.state != "active":
+        if reservation.state != "active":
             return ()
-        return strangers(self._planner.cluster, one, self._active())
+        return strangers(self._planner.cluster, reservation, self._active())
 
     def _active(self) -> set[str]:
-        return {one.name for one, _ in self._view.reservations.values() if one.state == "active"}
+        return {
+            reservation.name for reservation, _ in self._view.reservations.values() if reservation.state == "active"
+        }
 
     def _on_delta(self, delta: Delta) -> None:
         if delta.relisted:
@@ -163,91 +164,108 @@ class Windows:
     def _pause_s(self) -> float:
         """Until the next window begins or ends, if that is soon."""
         now = self._clock.wall()
-        booked = [one for one, _ in self._view.reservations.values() if one.state in BOOKED]
-        moments = [one.start if one.state == "planned" else one.until for one in booked]
+        booked = [reservation for reservation, _ in self._view.reservations.values() if reservation.state in BOOKED]
+        moments = [reservation.start if reservation.state == "planned" else reservation.until for reservation in booked]
         return max(_LOOK_AGAIN_S, min([_LOOK_EVERY_S, *(moment - now for moment in moments)]))
 
     async def look(self, guard: Compare) -> None:
         """One look at every reservation."""
-        for one, revision in list(self._view.reservations.values()):
-            if one.state in BOOKED:
-                await self._pass(one, revision, guard)
-            elif self._keeping.wall() - max(one.until, one.history[-1].at if one.history else 0.0) > self._keep_s:
-                await self._store.txn([guard, _unchanged(one, revision)], [Delete(keys.reservation(one.name))])
+        for reservation, revision in list(self._view.reservations.values()):
+            if reservation.state in BOOKED:
+                await self._pass(reservation, revision, guard)
+            elif (
+                self._keeping.wall()
+                - max(reservation.until, reservation.history[-1].at if reservation.history else 0.0)
+                > self._keep_s
+            ):
+                await self._store.txn(
+                    [guard, _unchanged(reservation, revision)], [Delete(keys.reservation(reservation.name))]
+                )
         self._count()
 
-    async def _pass(self, one: Reservation, revision: int, guard: Compare) -> None:
-        now, in_use = self._clock.wall(), one.name in self._jobs
-        known = self._noted_use(one, now, in_use=in_use) if one.state == "active" else one
+    async def _pass(self, reservation: Reservation, revision: int, guard: Compare) -> None:
+        now, in_use = self._clock.wall(), reservation.name in self._jobs
+        known = self._noted_use(reservation, now, in_use=in_use) if reservation.state == "active" else reservation
         turn = due(known, now, in_use=in_use)
         after = known if turn is None else turned(known, replace(turn, by=_BY))
-        if after != one and await self._book.write(after, revision, guards=(guard,)) and turn is not None:
+        if after != reservation and await self._book.write(after, revision, guards=(guard,)) and turn is not None:
             self._told(after, turn)
-        if one.state == "active":
-            await self._clear(one, guard)
-        if self._closed(one) and one.name not in self._in_use and now >= self._again_at.get(one.name, 0.0):
-            self._again_at[one.name] = now + _MOVE_EVERY_S
-            await self._move(one.name, guard)
+        if reservation.state == "active":
+            await self._clear(reservation, guard)
+        if (
+            self._closed(reservation)
+            and reservation.name not in self._in_use
+            and now >= self._again_at.get(reservation.name, 0.0)
+        ):
+            self._again_at[reservation.name] = now + _MOVE_EVERY_S
+            await self._move(reservation.name, guard)
 
-    def _noted_use(self, one: Reservation, now: float, *, in_use: bool) -> Reservation:
+    def _noted_use(self, reservation: Reservation, now: float, *, in_use: bool) -> Reservation:
         """Says so when it was first used, now and then, and when the last of its jobs left."""
-        left = not in_use and one.name in self._in_use
-        (self._in_use.add if in_use else self._in_use.discard)(one.name)
-        late = in_use and (one.used_at is None or now - one.used_at >= _NOTE_USE_EVERY_S)
-        return replace(one, used_at=now) if left or late else one
+        left = not in_use and reservation.name in self._in_use
+        (self._in_use.add if in_use else self._in_use.discard)(reservation.name)
+        late = in_use and (reservation.used_at is None or now - reservation.used_at >= _NOTE_USE_EVERY_S)
+        return replace(reservation, used_at=now) if left or late else reservation
 
-    def _told(self, one: Reservation, turn: Turn) -> None:
+    def _told(self, reservation: Reservation, turn: Turn) -> None:
         self._telemetry.count("ares_reservations_total", 1, turn.state)
-        log.info("reservation.changed", name=one.name, tenant=one.tenant, state=turn.state, why=turn.why, gpus=one.gpus)
+        log.info(
+            "reservation.changed",
+            name=reservation.name,
+            tenant=reservation.tenant,
+            state=turn.state,
+            why=turn.why,
+            gpus=reservation.gpus,
+        )
 
     def _count(self) -> None:
-        records = [one for one, _ in self._view.reservations.values()]
+        records = [reservation for reservation, _ in self._view.reservations.values()]
         for state in sorted(BOOKED):
-            gpus = sum(one.gpus for one in records if one.state == state)
+            gpus = sum(reservation.gpus for reservation in records if reservation.state == state)
             self._telemetry.gauge("ares_reserved_gpus", gpus, state)
 
     # ---- nodes that are no longer available
 
-    def missing(self, one: Reservation) -> tuple[str, ...]:
+    def missing(self, reservation: Reservation) -> tuple[str, ...]:
         """Its nodes that no job can be sent to now."""
         cluster = self._planner.cluster
-        rows = {place.node: cluster.rows.get(place.node) for place in one.placements}
+        rows = {place.node: cluster.rows.get(place.node) for place in reservation.placements}
         return tuple(node for node, row in rows.items() if row is None or not cluster.table.healthy[row])
 
-    def _closed(self, one: Reservation) -> list[str]:
+    def _closed(self, reservation: Reservation) -> list[str]:
         """Its nodes that were removed, cordoned or drained. Silence may pass."""
-        records = {place.node: self._view.nodes.get(place.node) for place in one.placements}
+        records = {place.node: self._view.nodes.get(place.node) for place in reservation.placements}
         return [node for node, record in records.items() if record is None or record.cordoned]
 
     async def _move(self, name: str, guard: Compare) -> None:
         """Books the same room on other nodes, if there is any. No job runs in the reservation yet."""
         turn = await self._book.turn()
-        one, revision = self._view.reservations[name]
-        closed, now = self._closed(one), self._clock.wall()
+        reservation, revision = self._view.reservations[name]
+        closed, now = self._closed(reservation), self._clock.wall()
         others = [other for other, _ in self._view.reservations.values() if other.name != name]
-        asked = replace(one.asked, node_names=tuple(n for n in one.asked.node_names if n not in closed))
-        found = book(self._planner.cluster, others, asked, max(one.start, now), one.until, now)
-        if not closed or one.state not in BOOKED or isinstance(found, NotBooked) or asked != one.asked:
+        asked = replace(reservation.asked, node_names=tuple(n for n in reservation.asked.node_names if n not in closed))
+        found = book(self._planner.cluster, others, asked, max(reservation.start, now), reservation.until, now)
+        if not closed or reservation.state not in BOOKED or isinstance(found, NotBooked) or asked != reservation.asked:
             return
         why = f"moved to other nodes: {', '.join(closed)} cannot be had any more"
-        made = Turn(at=now, state=one.state, by=_BY, why=why)
-        if await self._book.write(turned(replace(one, placements=found), made), revision, turn, (guard,)):
-            self._told(one, made)
+        made = Turn(at=now, state=reservation.state, by=_BY, why=why)
+        if await self._book.write(turned(replace(reservation, placements=found), made), revision, turn, (guard,)):
+            self._told(reservation, made)
 
     # ---- jobs that have to leave
 
-    async def _clear(self, one: Reservation, guard: Compare) -> None:
+    async def _clear(self, reservation: Reservation, guard: Compare) -> None:
         """Its own jobs when its window ends; strangers as soon as a job of its own waits for the room."""
-        now, until = self._clock.wall(), moment(one.until, self._clock.wall())
-        ending = f"reservation {one.name} ends at {until}"
+        now, until = self._clock.wall(), moment(reservation.until, self._clock.wall())
+        ending = f"reservation {reservation.name} ends at {until}"
         changes = [
-            self._leave(job, "reservation-ends", one, ending, guard)
-            for job in outgoing(self._planner.cluster, one, now)
+            self._leave(job, "reservation-ends", reservation, ending, guard)
+            for job in outgoing(self._planner.cluster, reservation, now)
         ]
-        if self.jobs(one.name)[1] and now < one.until:
+        if self.jobs(reservation.name)[1] and now < reservation.until:
             changes += [
-                self._leave(job, "reserved", one, f"its place is booked by a reservation until {until}", guard)
-                for job in self.strangers(one)
+                self._leave(job, "reserved", reservation, f"its place is booked by a reservation until {until}", guard)
+                for job in self.strangers(reservation)
             ]
         leaving = [change for change in changes if change is not None]
         if not leaving:
@@ -255,23 +273,23 @@ class Windows:
         outcomes = await self._transitions.apply(leaving)
         gone = sum(isinstance(outcome, Written) for outcome in outcomes)
         self._telemetry.count("ares_preemptions_total", gone, "reservation")
-        log.info("reservation.clearing", name=one.name, jobs=gone)
+        log.info("reservation.clearing", name=reservation.name, jobs=gone)
 
-    def _leave(self, job: str, rule: str, one: Reservation, reason: str, guard: Compare) -> JobChange | None:
+    def _leave(self, job: str, rule: str, reservation: Reservation, reason: str, guard: Compare) -> JobChange | None:
         state = self._view.entries[job].state
         spec, holding = self._view.spec(state), self._planner.cluster.holdings[job]
         if state.phase not in BOUND or spec is None or why_not_preemptible(spec):
             return None
-        mine = state.tenant == one.tenant
+        mine = state.tenant == reservation.tenant
         record = moved_record(rule, "", holding, self._clock.wall())
         what = Preempt(
             fence=state.fence,
-            by=f"reservation {one.name}" if mine else "a reservation of another tenant",
+            by=f"reservation {reservation.name}" if mine else "a reservation of another tenant",
             reason=reason,
-            record={**record, "for": {"reservation": one.name if mine else ""}},
+            record={**record, "for": {"reservation": reservation.name if mine else ""}},
         )
         return JobChange(job, state.tenant, (what,), (guard,))
 
 
-def _unchanged(one: Reservation, revision: int) -> Compare:
-    return Compare(keys.reservation(one.name), "mod_revision", revision)
+def _unchanged(reservation: Reservation, revision: int) -> Compare:
+    return Compare(keys.reservation(reservation.name), "mod_revision", revision)

@@ -69,40 +69,45 @@ class Reservations:
     async def list(self, who: Principal, *, over: bool = False) -> tuple[ReservationView, ...]:
         """By start; those that are over only if asked for."""
         await self._view.catch_up()
-        records = [one for one, _ in self._view.reservations.values() if over or one.state in BOOKED]
-        return tuple(self.seen_by(one, who) for one in sorted(records, key=lambda one: (one.start, one.name)))
+        records = [
+            reservation for reservation, _ in self._view.reservations.values() if over or reservation.state in BOOKED
+        ]
+        return tuple(
+            self.seen_by(reservation, who)
+            for reservation in sorted(records, key=lambda reservation: (reservation.start, reservation.name))
+        )
 
     async def get(self, who: Principal, name: str) -> ReservationView | Refusal:
         await self._view.catch_up()
-        one, _ = self._view.reservations.get(name, (None, 0))
-        return _NONE if one is None or not _whose(one, who) else self.seen_by(one, who)
+        reservation, _ = self._view.reservations.get(name, (None, 0))
+        return _NONE if reservation is None or not _whose(reservation, who) else self.seen_by(reservation, who)
 
-    def seen_by(self, one: Reservation, who: Principal) -> ReservationView:
-        mine = _whose(one, who)
-        running, waiting = self._windows.jobs(one.name)
+    def seen_by(self, reservation: Reservation, who: Principal) -> ReservationView:
+        mine = _whose(reservation, who)
+        running, waiting = self._windows.jobs(reservation.name)
         return ReservationView(
-            name=one.name if mine else "",
-            tenant=one.tenant if mine else "",
-            state=one.state,
-            start=one.start,
-            until=one.until,
-            gpus=one.gpus,
-            cpu_milli=one.cpu_milli,
-            memory_mib=one.memory_mib,
-            placements=one.placements,
-            asked=one.asked,
-            teams=one.teams if mine else (),
-            users=one.users if mine else (),
-            created_by=one.created_by if mine else "",
-            created_at=one.created_at,
-            note=one.note if mine else "",
-            unused_release_s=one.unused_release_s,
-            used_at=one.used_at,
+            name=reservation.name if mine else "",
+            tenant=reservation.tenant if mine else "",
+            state=reservation.state,
+            start=reservation.start,
+            until=reservation.until,
+            gpus=reservation.gpus,
+            cpu_milli=reservation.cpu_milli,
+            memory_mib=reservation.memory_mib,
+            placements=reservation.placements,
+            asked=reservation.asked,
+            teams=reservation.teams if mine else (),
+            users=reservation.users if mine else (),
+            created_by=reservation.created_by if mine else "",
+            created_at=reservation.created_at,
+            note=reservation.note if mine else "",
+            unused_release_s=reservation.unused_release_s,
+            used_at=reservation.used_at,
             running=running if mine else 0,
             waiting=waiting if mine else 0,
-            strangers=len(self._windows.strangers(one)) if mine else 0,
-            missing=self._windows.missing(one),
-            history=one.history if mine else (),
+            strangers=len(self._windows.strangers(reservation)) if mine else 0,
+            missing=self._windows.missing(reservation),
+            history=reservation.history if mine else (),
         )
 
     # ---- booking
@@ -161,12 +166,12 @@ class Reservations:
 
         async def attempt() -> ReservationView | Refusal | None:
             await self._view.catch_up()
-            one, revision = self._view.reservations.get(name, (None, 0))
-            if one is None:
+            reservation, revision = self._view.reservations.get(name, (None, 0))
+            if reservation is None:
                 return _NONE
-            if one.state not in BOOKED:
-                return _over(one, self._clock.wall())
-            after = cancelled(one, who.author, why, self._clock.wall())
+            if reservation.state not in BOOKED:
+                return _over(reservation, self._clock.wall())
+            after = cancelled(reservation, who.author, why, self._clock.wall())
             if not await self._book.write(after, revision):
                 return None
             self._told(after, after.history[-1], who.token_id)
@@ -179,19 +184,19 @@ class Reservations:
 
         async def attempt() -> ReservationView | Refusal | None:
             turn = await self._book.turn()
-            one, revision = self._view.reservations.get(name, (None, 0))
+            reservation, revision = self._view.reservations.get(name, (None, 0))
             now = self._clock.wall()
-            if one is None:
+            if reservation is None:
                 return _NONE
-            if one.state not in BOOKED or one.until <= now:
-                return _over(one, now)
-            until = one.until + more_s
-            no = extendable(self._planner.cluster, self._all(), one, until)
+            if reservation.state not in BOOKED or reservation.until <= now:
+                return _over(reservation, now)
+            until = reservation.until + more_s
+            no = extendable(self._planner.cluster, self._all(), reservation, until)
             if no is not None:
                 return no
             why = f"extended until {clock(until, now)}"
-            made = Turn(at=now, state=one.state, by=who.author, why=why)
-            after = turned(replace(one, until=until), made)
+            made = Turn(at=now, state=reservation.state, by=who.author, why=why)
+            after = turned(replace(reservation, until=until), made)
             if not await self._book.write(after, revision, turn):
                 return None
             self._told(after, made, who.token_id)
@@ -202,33 +207,33 @@ class Reservations:
     # ---- helpers
 
     def _all(self) -> Sequence[Reservation]:
-        return [one for one, _ in self._view.reservations.values()]
+        return [reservation for reservation, _ in self._view.reservations.values()]
 
     def _tenants(self) -> set[str]:
         shares = self._view.profile.profile.shares
         known = {token.tenant for token in self._view.tokens.values()} | {path.split("/")[0] for path in shares}
         return known | self._view.order.keys()
 
-    def _told(self, one: Reservation, turn: Turn, token: str) -> None:
+    def _told(self, reservation: Reservation, turn: Turn, token: str) -> None:
         self._telemetry.count("ares_reservations_total", 1, turn.state)
         log.info(
             "reservation.changed",
-            name=one.name, tenant=one.tenant, state=turn.state, by=turn.by, token=token, why=turn.why,
-            gpus=one.gpus, start=one.start, until=one.until,
+            name=reservation.name, tenant=reservation.tenant, state=turn.state, by=turn.by, token=token, why=turn.why,
+            gpus=reservation.gpus, start=reservation.start, until=reservation.until,
         )  # fmt: skip
 
 
-def _whose(one: Reservation, who: Principal) -> bool:
-    return sees_all(who) or one.tenant == who.tenant
+def _whose(reservation: Reservation, who: Principal) -> bool:
+    return sees_all(who) or reservation.tenant == who.tenant
 
 
-def _exists(one: Reservation, now: float) -> Refusal:
-    message = f"reservation {one.name} exists: {one.gpus} GPUs until {clock(one.until, now)}"
+def _exists(reservation: Reservation, now: float) -> Refusal:
+    message = f"reservation {reservation.name} exists: {reservation.gpus} GPUs until {clock(reservation.until, now)}"
     return Refusal(code="reservation-conflict", message=message, fix="choose another name, or cancel it first")
 
 
-def _over(one: Reservation, now: float) -> Refusal:
-    at = one.history[-1].at if one.state not in BOOKED and one.history else one.until
-    state = "over" if one.state in BOOKED else one.state
-    message = f"reservation {one.name} is {state} since {clock(at, now)}"
+def _over(reservation: Reservation, now: float) -> Refusal:
+    at = reservation.history[-1].at if reservation.state not in BOOKED and reservation.history else reservation.until
+    state = "over" if reservation.state in BOOKED else reservation.state
+    message = f"reservation {reservation.name} is {state} since {clock(at, now)}"
     return Refusal(code="reservation-conflict", message=message, fix="book another")

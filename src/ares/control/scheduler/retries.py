@@ -5,6 +5,7 @@ breaker delays all retries of the tenant, and raises an alert."""
 
 import asyncio
 import heapq
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -24,12 +25,27 @@ RETRIES_PER_MINUTE = 600
 STORM = "retry-storm"
 
 
+# What becomes of a job that ran out of memory before it is repeated, and what its ledger says to that.
+Grow = Callable[[JobState], Awaitable[tuple[JobState, str]]]
+
+
+async def _as_it_is(state: JobState) -> tuple[JobState, str]:
+    return state, ""
+
+
 class Requeue:
     """A new leader starts every backoff anew: late is safe, early is not."""
 
     def __init__(
-        self, view: View, transitions: Transitions, clock: Clock, alerts: Alerts, per_minute: int = RETRIES_PER_MINUTE
+        self,
+        view: View,
+        transitions: Transitions,
+        clock: Clock,
+        alerts: Alerts,
+        per_minute: int = RETRIES_PER_MINUTE,
+        grow: Grow | None = None,
     ) -> None:
+        self._grow = grow or _as_it_is
         self._view = view
         self._transitions = transitions
         self._clock = clock
@@ -71,12 +87,18 @@ class Requeue:
             ready = self._take_due()
             await self._tell()
             try:
-                await self._transitions.apply([JobChange(s.id, s.tenant, (RetryDue(seq=s.seq),)) for s in ready])
+                await self._transitions.apply([await self._change(state) for state in ready])
             except StoreError as error:
                 log.warning("requeue.delayed", count=len(ready), error=str(error))
                 await self._clock.sleep(_STORE_PAUSE_S)
                 for state in ready:
                     self._arm(state)
+
+    async def _change(self, state: JobState) -> JobChange:
+        note = ""
+        if state.exit is not None and state.exit.failure == "oom":
+            state, note = await self._grow(state)
+        return JobChange(state.id, state.tenant, (RetryDue(seq=state.seq, note=note),))
 
     async def _sleep(self) -> None:
         self._changed.clear()

@@ -244,11 +244,11 @@ async def few_at_once(write: Callable[[A], Coroutine[Any, Any, T]], whats: Seque
     """What writing each of them gives, in order."""
     places = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(what: A) -> T:
+    async def in_turn(what: A) -> T:
         async with places:
             return await write(what)
 
-    return await asyncio.gather(*map(one, whats))
+    return await asyncio.gather(*map(in_turn, whats))
 
 
 async def every(writes: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

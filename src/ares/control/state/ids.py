@@ -8,6 +8,7 @@ from ares.ports.clock import Rng
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 # The start of 2026, from which seven characters last for 34 years.
 _TIME_ZERO_S = 1_767_225_600
+_ODD = 0x13198A2E0371
 
 
 def base32(rng: Rng, chars: int) -> str:
@@ -21,6 +22,16 @@ def job_id(rng: Rng, wall_s: float) -> str:
     moment = int((wall_s - _TIME_ZERO_S) * 32)
     time = "".join(_ALPHABET[(moment >> (5 * place)) & 31] for place in reversed(range(keys.ID_TIME_CHARS)))
     return base32(rng, keys.ID_RANDOM_CHARS) + time
+
+
+def numbered_id(base: str, number: int) -> str:
+    """The id of the job with this number in a workflow: the same whenever it is asked for, and unlike its neighbours'.
+
+    An odd factor gives every number its own id."""
+    random, time = base[: keys.ID_RANDOM_CHARS], base[keys.ID_RANDOM_CHARS :]
+    value = sum(_ALPHABET.index(char) << (5 * place) for place, char in enumerate(random))
+    mixed = (value + (number + 1) * _ODD) & ((1 << (5 * keys.ID_RANDOM_CHARS)) - 1)
+    return "".join(_ALPHABET[(mixed >> (5 * place)) & 31] for place in range(keys.ID_RANDOM_CHARS)) + time
 
 
 def base64url(data: bytes) -> str:

@@ -16,14 +16,17 @@ class Population:
         # Future tasks, by array, with the tenant.
         self._to_come: dict[str, tuple[str, int]] = {}
         self._coming: Counter[str] = Counter()
+        # Jobs of workflows that are being written, by workflow, with the tenant.
+        self._unwhole: dict[str, tuple[str, int]] = {}
+        self._flows: Counter[str] = Counter()
         self._count()
         view.subscribe(self._on_delta)
 
     def live(self, tenant: str) -> int:
-        return self._live[tenant] + self._coming[tenant]
+        return self._live[tenant] + self._coming[tenant] + self._flows[tenant]
 
     def kept(self, tenant: str) -> int:
-        return len(self._view.order.get(tenant, ())) + self._coming[tenant]
+        return len(self._view.order.get(tenant, ())) + self._coming[tenant] + self._flows[tenant]
 
     def _count(self) -> None:
         self._live = Counter(entry.state.tenant for entry in self._view.entries.values() if is_live(entry.state))
@@ -31,6 +34,20 @@ class Population:
         self._coming.clear()
         for array in self._view.arrays:
             self._put_array(array)
+        self._unwhole.clear()
+        self._flows.clear()
+        for flow in self._view.kept.flows:
+            self._put_flow(flow)
+
+    def _put_flow(self, flow_id: str) -> None:
+        """Its jobs that exist already count twice meanwhile."""
+        tenant, before = self._unwhole.pop(flow_id, ("", 0))
+        self._flows[tenant] -= before
+        flow = self._view.kept.flows.get(flow_id)
+        if flow is None or flow.whole or flow.abandoned:
+            return
+        self._unwhole[flow_id] = flow.tenant, flow.tasks
+        self._flows[flow.tenant] += flow.tasks
 
     def _put_array(self, array_id: str) -> None:
         tenant, before = self._to_come.pop(array_id, ("", 0))
@@ -56,3 +73,5 @@ class Population:
             self._live[state.tenant] -= is_live(state)
         for array_id in arrays:
             self._put_array(array_id)
+        for flow_id in delta.flows:
+            self._put_flow(flow_id)

@@ -6,8 +6,9 @@ from typing import TypeVar
 import msgspec
 
 from ares.control.state.view import View
+from ares.core.refusal import Refusal
 from ares.model.base import Record
-from ares.ports.store import KV, Committed, Compare, Op, Put, Store, StoreUnavailable
+from ares.ports.store import KV, Committed, Compare, Delete, Op, Put, Store, StoreUnavailable
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
@@ -44,6 +45,32 @@ class Records:
             return False
         await self._view.catch_up()
         return True
+
+    async def delete(
+        self,
+        key: str,
+        what: str,
+        missing: Refusal,
+        also: Sequence[Op] = (),
+        allowed: Callable[[KV], Refusal | None] = lambda _: None,
+    ) -> KV | Refusal:
+        """Deletes a record, with what hangs on it, and gives it as it was; `missing` where there is none. Deleting it
+        twice because an answer was lost is no error."""
+        offered: KV | None = None
+
+        async def attempt() -> KV | Refusal | None:
+            nonlocal offered
+            kv = await self._store.get(key)
+            if kv is None:
+                await self._view.catch_up()
+                # An earlier try of this very call may have landed.
+                return offered or missing
+            if (no := allowed(kv)) is not None:
+                return no
+            offered = kv
+            return kv if await self.ensure([same(kv)], [Delete(key), *also]) else None
+
+        return await self.settle(f"that {what} is deleted", attempt)
 
     async def settle(self, what: str, attempt: Callable[[], Awaitable[T | None]], *, seen: bool = True) -> T:
         """Repeats an attempt that read and found the record changed, or does not know whether it wrote: it gives None.

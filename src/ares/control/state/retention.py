@@ -4,15 +4,17 @@ Leader only. A request id is forgotten with its job, so it protects from doubles
 plus the time kept.
 """
 
+from collections.abc import Callable, Sequence
+
 import msgspec
 import structlog
 
 from ares.control.state.view import StateEntry, View
 from ares.core import keys
 from ares.core.quota.counts import rolled_up
-from ares.core.quota.months import month_of
+from ares.core.quota.measures import month_of
 from ares.model.quota import SpentRecord
-from ares.model.state import TERMINAL, ArrayRecord, JobState
+from ares.model.state import TERMINAL, ArrayRecord, FlowRecord, JobState
 from ares.ports.blobs import Blobs
 from ares.ports.clock import Clock
 from ares.ports.logs import Logs
@@ -27,7 +29,21 @@ _BATCH = 1000
 class Retention:
     """`keep_s` counts from the end of a job, by a clock that never runs ahead: a wrong clock would delete all jobs."""
 
-    def __init__(self, store: Store, view: View, logs: Logs, blobs: Blobs, clock: Clock, keep_s: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        logs: Logs,
+        blobs: Blobs,
+        clock: Clock,
+        keep_s: float,
+        awaited: Callable[[str], bool],
+        members: Callable[[str], Sequence[str]],
+    ) -> None:
+        # The jobs of a workflow that are kept.
+        self._members = members
+        # Whether a waiting job goes by this job or array: it is kept until that is decided.
+        self._awaited = awaited
         self._store = store
         self._view = view
         self._logs = logs
@@ -47,18 +63,28 @@ class Retention:
     async def sweep(self) -> int:
         """Deletes some of the old jobs; returns how many."""
         before = self._clock.wall() - self._keep_s
-        old = [entry for entry in self._view.entries.values() if _ended_before(entry.state, before)][:_BATCH]
+        old = [
+            entry
+            for entry in self._view.entries.values()
+            if _ended_before(entry.state, before) and not self._is_awaited(entry.state)
+        ][:_BATCH]
         for entry in old:
             await self._forget(entry)
         for array in list(self._view.arrays.values()):
             if array.expanded and array.submitted_at < before and not self._view.by_array.get(array.id):
                 await self._forget_array(array)
+        for flow in list(self._view.kept.flows.values()):
+            if (flow.whole or flow.abandoned) and flow.submitted_at < before and not self._members(flow.id):
+                await self._forget_flow(flow)
         await self._forget_months()
         # Otherwise the next look would find the same jobs again.
         await self._view.catch_up()
         if old:
             log.info("retention.swept", jobs=len(old))
         return len(old)
+
+    def _is_awaited(self, state: JobState) -> bool:
+        return self._awaited(state.id) or (state.array is not None and self._awaited(state.array))
 
     async def _forget(self, entry: StateEntry) -> None:
         state = entry.state
@@ -100,9 +126,13 @@ class Retention:
     async def _forget_months(self) -> None:
         """Deletes usage records of past months."""
         kept, month = self._view.kept, month_of(self._clock.wall())
-        old = [Delete(keys.spent(one.tenant, one.month)) for one in kept.spent.values() if one.month < month]
+        old = [
+            Delete(keys.spent(record.tenant, record.month)) for record in kept.spent.values() if record.month < month
+        ]
         old += [
-            Delete(keys.meter(one.tenant, one.month, one.replica)) for one in kept.meters.values() if one.month < month
+            Delete(keys.meter(record.tenant, record.month, record.replica))
+            for record in kept.meters.values()
+            if record.month < month
         ]
         for start in range(0, len(old), TXN_OPS_MAX):
             await self._store.txn([], old[start : start + TXN_OPS_MAX])
@@ -111,6 +141,12 @@ class Retention:
         own: list[Op] = [Delete(keys.array(array.tenant, array.id)), Delete(keys.job(array.tenant, array.id))]
         if array.request_id is not None:
             own.append(Delete(keys.request(array.tenant, array.request_id)))
+        await self._store.txn([], own)
+
+    async def _forget_flow(self, flow: FlowRecord) -> None:
+        own: list[Op] = [Delete(keys.flow(flow.tenant, flow.id))]
+        if flow.request_id is not None:
+            own.append(Delete(keys.request(flow.tenant, flow.request_id)))
         await self._store.txn([], own)
 
 

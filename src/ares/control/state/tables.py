@@ -9,12 +9,13 @@ from ares.core import keys
 from ares.model.access import TokenRecord
 from ares.model.alert import AlertRecord, ChannelRecord
 from ares.model.audit import AuditHead, AuditKey
+from ares.model.cron import CronRecord
 from ares.model.isolation import Isolation
 from ares.model.machine import MachineRecord
 from ares.model.policy import PolicyRecord
 from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord
 from ares.model.secret import SecretRecord
-from ares.model.state import ArrayRecord, ProgressRecord
+from ares.model.state import ArrayRecord, FlowRecord, ProgressRecord
 from ares.model.tenant import IdentityRecord, TenantRecord, UserRecord
 from ares.ports.store import Compare, StoreChange
 
@@ -63,6 +64,7 @@ class Tables:
         # By job.
         self.progress = Table(keys.PROGRESS, ProgressRecord, keys.job_of)
         self.arrays = Table(keys.ARRAYS, ArrayRecord, keys.job_of)
+        self.flows = Table(keys.FLOWS, FlowRecord, keys.job_of)
         self.tenants = Table(keys.TENANTS, TenantRecord)
         # By "tenant/name".
         self.users = Table(keys.USERS, UserRecord)
@@ -74,8 +76,10 @@ class Tables:
         self.policies = Table(keys.POLICIES, PolicyRecord)
         self.alerts = Table(keys.ALERTS, AlertRecord)
         self.channels = Table(keys.CHANNELS, ChannelRecord)
+        self.notices = Table(keys.NOTICES, AlertRecord)
         # By "tenant/name".
         self.secrets = Table(keys.SECRETS, SecretRecord)
+        self.crons = Table(keys.CRONS, CronRecord)
         # By tenant.
         self.quotas = Table(keys.QUOTAS, QuotaRecord)
         self.admissions = Table(keys.ADMISSIONS, AdmissionRecord)

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 import msgspec
 import structlog
 
+from ares.control.state.decoded import DecodedJobs
 from ares.control.state.pacing import in_parts
 from ares.control.state.tables import Tables
 from ares.control.state.unusable_records import UNUSABLE, Aside
 from ares.core import keys
-from ares.core.admit.isolation import at_least
 from ares.core.admit.node import usable_node
 from ares.core.lifecycle.ranks import held, spec_wanted
+from ares.core.lifecycle.updates import in_force
 from ares.core.store_format import newer
 from ares.model.isolation import Isolation
 from ares.model.job import JobSpec
@@ -32,7 +33,6 @@ from ares.ports.store import KV, Changes, Compacted, Store, StoreBroken, StoreCh
 
 log = structlog.get_logger()
 
-_SPECS_DECODED_MAX = 4096
 _RECONNECT_S = 0.2
 # A replica that cannot follow the store for this long must say so rather than answer late.
 _CATCH_UP_S = 5.0
@@ -69,6 +69,7 @@ class Delta:
     profile: bool = False
     reservations: set[str] = field(default_factory=set[str])
     arrays: set[str] = field(default_factory=set[str])
+    flows: set[str] = field(default_factory=set[str])
     # Kinds of records in `view.kept` that changed.
     kept: set[str] = field(default_factory=set[str])
     relisted: bool = False
@@ -85,11 +86,12 @@ class View:
         self._clock = clock
         self._listeners: list[Listener] = []
         self._moved = asyncio.Event()
-        self._decode_state = msgspec.json.Decoder(JobState).decode
-        self._decode_spec = msgspec.json.Decoder(JobSpec).decode
+        self.decoded = DecodedJobs()
         self._decode_lease = msgspec.json.Decoder(NodeLease).decode
-        self._decoded_specs: dict[tuple[bytes, Isolation], JobSpec] = {}
+        # In the order of listing: what says that jobs are all there comes before the jobs, so that it is never newer.
         self._appliers: dict[str, Callable[[StoreChange, Delta], None]] = {
+            keys.FLOWS: self._apply_flow,
+            keys.ARRAYS: self._apply_array,
             keys.STATE: self._apply_state,
             keys.JOBS: self._apply_spec,
             keys.EVENTS: self._apply_event,
@@ -101,7 +103,8 @@ class View:
         }
         self.kept, self.aside = Tables(), Aside()
         self.tokens, self.progress, self.arrays = self.kept.tokens, self.kept.progress, self.kept.arrays
-        self._appliers.update({**dict.fromkeys(self.kept.by_prefix, self._apply_kept), keys.ARRAYS: self._apply_array})
+        for kind in self.kept.by_prefix:
+            self._appliers.setdefault(kind, self._apply_kept)
         self.connected = False
         # When the store was last heard of, by the monotonic clock; where nodes renew it is never quiet for long.
         self.heard_at = clock.monotonic()
@@ -134,18 +137,13 @@ class View:
     # ---- reading
 
     def spec(self, state: JobState) -> JobSpec | None:
-        """The job's specification while the job is live or holds something; others are read from the store."""
+        """What the job asks for, while it is live or holds something; of others it is read from the store."""
         raw = self.specs.get(state.array or state.id)
-        return None if raw is None else self.decode_spec(raw, self.kept.isolation(state.tenant))
+        return None if raw is None else in_force(self.decode_spec(raw, self.kept.isolation(state.tenant)), state)
 
     def decode_spec(self, raw: bytes, least: Isolation = "any") -> JobSpec:
-        """Equal specifications share one decoded value: bursts of like jobs cost one decode. `least`: by its tenant."""
-        spec = self._decoded_specs.get((raw, least))
-        if spec is None:
-            if len(self._decoded_specs) >= _SPECS_DECODED_MAX:
-                self._decoded_specs.clear()
-            spec = self._decoded_specs[raw, least] = at_least(self._decode_spec(raw), least)
-        return spec
+        """Equal specifications share one decoded value. `least`: by its tenant."""
+        return self.decoded.spec(raw, least)
 
     def lease_age_s(self, node: str) -> float | None:
         entry = self.leases.get(node)
@@ -278,7 +276,7 @@ class View:
         if change.deleted:
             self._drop_state(job, delta)
         elif (known := self.entries.get(job)) is None or known.mod_revision < kv.mod_revision:
-            self._put_state(self._decode_state(kv.value), kv.mod_revision, kv.create_revision, delta)
+            self._put_state(self.decoded.state(kv.value), kv.mod_revision, kv.create_revision, delta)
 
     def _put_state(self, state: JobState, mod_revision: int, create_revision: int, delta: Delta) -> None:
         known = self.entries.get(state.id)
@@ -365,6 +363,10 @@ class View:
 
     def _apply_array(self, change: StoreChange, delta: Delta) -> None:
         delta.arrays.add(keys.job_of(change.kv.key))
+        self._apply_kept(change, delta)
+
+    def _apply_flow(self, change: StoreChange, delta: Delta) -> None:
+        delta.flows.add(keys.job_of(change.kv.key))
         self._apply_kept(change, delta)
 
     def _apply_leader(self, change: StoreChange, delta: Delta) -> None:

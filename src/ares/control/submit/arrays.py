@@ -49,7 +49,9 @@ class Expanding:
         step = TXN_OPS_MAX // _OPS_PER_TASK
         chunks = [wanted[start : start + step] for start in range(0, len(wanted), step)]
         await few_at_once(lambda chunk: self._expand_chunk(array, unexpanded, spec, chunk), chunks)
-        done = msgspec.structs.replace(array, expanded=True)
+        # As it is in the store: it may have been throttled since it was submitted.
+        kept = msgspec.json.decode(header.value, type=ArrayRecord)
+        done = msgspec.structs.replace(kept, expanded=True)
         await self._store.txn([unexpanded], [Put(header.key, self._encode(done))])
 
     async def _expand_chunk(self, array: ArrayRecord, unexpanded: Compare, spec: JobSpec, chunk: Sequence[int]) -> None:
@@ -79,6 +81,7 @@ class Expanding:
             index=index,
             cost_estimate=array.cost_estimate,
             estimated_s=array.estimated_s,
+            flow=array.flow,
         )
 
 

@@ -15,20 +15,25 @@ from ares.control.state.ids import job_id
 from ares.control.state.population import Population
 from ares.control.state.view import View
 from ares.control.submit.estimates import Estimated, Estimates
+from ares.control.submit.parents import ParentChecks
 from ares.core import keys
 from ares.core.admit.admission import decide, too_late
+from ares.core.admit.arrays import throttle
 from ares.core.admit.dedup import payload_sha256
+from ares.core.admit.needs import outside
 from ares.core.admit.placement import not_tolerable
 from ares.core.admit.secrets import unavailable
+from ares.core.alerts.job_end import refused
 from ares.core.lifecycle.graph import begin
 from ares.core.lifecycle.inputs import Context, Stepped
 from ares.core.policy.verdict import PolicyVerdict, Said
+from ares.core.queue.order import account_of
 from ares.core.refusal import Refusal
 from ares.core.reserve.window import Submitter, refusal
 from ares.model.access import Principal
 from ares.model.base import Record, RequestId
 from ares.model.job import JobSpec
-from ares.model.state import ArrayRecord, RequestRecord
+from ares.model.state import ArrayRecord, JobState, RequestRecord
 from ares.ports.clock import Clock, Rng
 from ares.ports.store import VALUE_BYTES_MAX, Compare, Op, Put, Unknown
 from ares.ports.telemetry import Telemetry
@@ -112,6 +117,8 @@ class Draft(WriteDraft, frozen=True, gc=False):
     job: str
     array: ArrayRecord | None = None
     deadline: DeadlineSeen | None = None
+    # Of a workflow: what all its jobs ask for together.
+    asked: dict[str, int] | None = None
 
     @property
     def request(self) -> SubmitRequest:
@@ -135,7 +142,7 @@ def refused_by(said: Said) -> Refusal:
     return Refusal(code="policy-rejected", message=message, reason=reason)
 
 
-def begin_ops(begun: Stepped, encode: Encode) -> tuple[Op, ...]:
+def begin_ops(begun: Stepped, encode: Encode) -> tuple[Put, ...]:
     """The first state of a job and its first entry in the ledger."""
     state = begun.state
     puts = [Put(keys.event(e.tenant, e.job, e.seq), encode(e)) for e in begun.events]
@@ -180,13 +187,16 @@ class Drafting:
         self._epoch = epoch
         self._room = room
         self._population = Population(view)
+        self._parents = ParentChecks(view)
         self._encode = msgspec.json.Encoder().encode
 
-    def check(self, who: Principal, request: SubmitRequest) -> Checked | Refusal:
+    def check(self, who: Principal, request: SubmitRequest, *, in_flow: bool = False) -> Checked | Refusal:
         """By the rules of admission, by policies, and by what there is now."""
         admitted = decide(request.spec)
         if isinstance(admitted, Refusal):
             return admitted
+        if not in_flow and (no := outside(request.spec)) is not None:
+            return no
         count = None if admitted.indices is None else len(admitted.indices)
         judged = self.judged(who, request, 1 if count is None else count)
         if isinstance(judged, Refusal):
@@ -208,23 +218,15 @@ class Drafting:
             message = f"the job takes {len(spec_op.value):,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"
             return Refusal(code="spec-too-large", message=message, fix="put long input into a file")
         compares, request_ops = self._claim(who, request, digest, new_id, judged.spec)
+        if spec.needs:
+            parents = self._parents.compares(who.tenant, spec)
+            if isinstance(parents, Refusal):
+                return parents
+            compares += parents
         estimated = self._estimates.of(who, spec)
         trace = self._telemetry.new_trace(request.trace)
         if checked.indices is not None:
-            array = ArrayRecord(
-                id=new_id,
-                tenant=who.tenant,
-                name=request.spec.name,
-                indices=request.spec.array or "",
-                tasks=checked.indices,
-                submitted_by=who.subject,
-                submitter_id=who.user_id,
-                trace=trace,
-                submitted_at=self._clock.wall(),
-                request_id=request.request_id,
-                cost_estimate=estimated.cost,
-                estimated_s=estimated.seconds,
-            )
+            array = self._array(checked, new_id, trace, estimated)
             header = Put(keys.array(who.tenant, new_id), self._encode(array))
             ops = (*request_ops, spec_op, header)
             return Draft(ops, compares, checked, spec, estimated, digest, new_id, array, deadline)
@@ -244,8 +246,49 @@ class Drafting:
             cost_estimate=estimated.cost,
             estimated_s=estimated.seconds,
         )
-        ops = (*request_ops, spec_op, *begin_ops(begun, self._encode))
+        state_op, *event_ops = begin_ops(begun, self._encode)
+        least = self._view.kept.isolation(who.tenant)
+        self._view.decoded.expect(begun.state, state_op.value, spec, spec_op.value, least)
+        ops = (*request_ops, spec_op, state_op, *event_ops)
         return Draft(ops, compares, checked, spec, estimated, digest, new_id, None, deadline)
+
+    def _array(self, checked: Checked, new_id: str, trace: str, estimated: Estimated) -> ArrayRecord:
+        who, request = checked.who, checked.request
+        return ArrayRecord(
+            id=new_id,
+            tenant=who.tenant,
+            name=request.spec.name,
+            indices=request.spec.array or "",
+            tasks=checked.tasks,
+            submitted_by=who.subject,
+            submitter_id=who.user_id,
+            trace=trace,
+            submitted_at=self._clock.wall(),
+            request_id=request.request_id,
+            cost_estimate=estimated.cost,
+            estimated_s=estimated.seconds,
+            throttle=throttle(request.spec.array or ""),
+        )
+
+    def kept(self, checked: Checked) -> tuple[JobSpec, Estimated] | Refusal:
+        """A job of a workflow as it will be stored, and what it may cost."""
+        if checked.no is not None:
+            return checked.no
+        spec = self._deadlines.dated(checked.judged.spec)
+        return spec, self._estimates.of(checked.who, spec)
+
+    @staticmethod
+    def unjudged(spec: JobSpec) -> PolicyVerdict:
+        """For what stands for jobs that were judged one by one."""
+        return PolicyVerdict(spec=spec)
+
+    def no_room(self, tenant: str, tasks: int) -> Refusal | None:
+        return self._no_room(tenant, tasks, 0)
+
+    def parents_gone(self, draft: Draft) -> Refusal | None:
+        """Why a draft that was not written never will be: a job it waits for is no longer kept."""
+        found = self._parents.compares(draft.checked.who.tenant, draft.spec) if draft.spec.needs else ()
+        return found if isinstance(found, Refusal) else None
 
     def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Refusal:
         """What policies make of it; a refusal when with the defaults they give it could not be admitted."""
@@ -265,6 +308,19 @@ class Drafting:
             return replace(unfit, message=message)
         return judged
 
+    # ---- of jobs that were admitted before
+
+    def submitted(self, state: JobState) -> JobSpec:
+        """The specification of a live job, as it was submitted."""
+        return self._view.decode_spec(self._view.specs[state.array or state.id])
+
+    def estimated(self, state: JobState, spec: JobSpec) -> Estimated:
+        """What the job will take if it asks for this."""
+        return self._estimates.of_account(account_of(state), spec)
+
+    def reservation_refusal(self, who: Principal, spec: JobSpec) -> Refusal | None:
+        return self._not_in(who, spec)
+
     def _no_new(self, who: Principal, judged: PolicyVerdict) -> Refusal | None:
         """Why the job would be refused if it is new, though nothing is wrong with it."""
         if judged.rejected is not None:
@@ -273,6 +329,7 @@ class Drafting:
         no = too_late(spec, self._clock.wall()) or self._not_in(who, spec)
         no = no or not_tolerable(who.tenant, spec)
         no = no or unavailable(who.tenant, spec, self._view.kept.secrets)
+        no = no or refused(who.tenant, spec, self._view.kept.channels)
         return no or self._deadlines.unknown(spec)
 
     def _no_room(self, tenant: str, tasks: int, before: int) -> Refusal | None:
@@ -297,8 +354,8 @@ class Drafting:
         """Why it may not run in the reservation it names."""
         if spec.reservation is None:
             return None
-        one, _ = self._view.reservations.get(spec.reservation, (None, 0))
-        return refusal(one, spec, Submitter(who.tenant, who.subject), self._clock.wall())
+        reservation, _ = self._view.reservations.get(spec.reservation, (None, 0))
+        return refusal(reservation, spec, Submitter(who.tenant, who.subject), self._clock.wall())
 
     def _claim(
         self, who: Principal, request: SubmitRequest, digest: str, new_id: str, judged: JobSpec

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import Delta, View
 from ares.core.energy.meter import HOUR_S
-from ares.core.quota.price import Models, per_hour
+from ares.core.quota.asked import Models, per_hour
 from ares.model.access import Principal
 from ares.model.job import JobSpec
 
@@ -43,11 +43,13 @@ class Estimates:
         view.subscribe(self._on_delta)
 
     def of(self, who: Principal, spec: JobSpec) -> Estimated:
+        return self.of_account(f"{who.tenant}/{spec.team or 'default'}/{who.subject}", spec)
+
+    def of_account(self, account: str, spec: JobSpec) -> Estimated:
         pools = self._view.profile.profile.pools
         price = per_hour(spec, pools, self._known_models()) if pools else 0.0
         if not price and not spec.resources.gpus and not spec.resources.devices:
             return NOTHING
-        account = f"{who.tenant}/{spec.team or 'default'}/{who.subject}"
         seconds = max(at_least(spec), self._planner.predictor.own_high(spec, account))
         return Estimated(seconds, seconds * price / HOUR_S)
 

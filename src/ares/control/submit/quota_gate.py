@@ -18,17 +18,20 @@ import msgspec
 from msgspec.structs import replace
 
 from ares.control.governance.quota_usage import Counting
-from ares.control.state.commit import Full, Pack, Writer
+from ares.control.state.commit import Full, Pack, WriteDraft, Writer
 from ares.control.state.view import View
-from ares.control.submit.draft import Draft, unwritten
+from ares.control.submit.draft import FULL, Draft, unwritten
+from ares.control.submit.parents import ParentChecks
 from ares.core import keys
 from ares.core.access.table import scope_of
 from ares.core.quota.asked import asked_by
 from ares.core.quota.counts import QuotaLevel, levels_of, to_come
 from ares.core.quota.judge import OverQuota, Used, WithinQuota, above_ceiling, judge
-from ares.core.quota.measures import add, kind_of, times
+from ares.core.quota.measures import Amounts, add, kind_of, times
 from ares.core.refusal import Refusal
-from ares.model.quota import AdmissionRecord, QuotaRecord
+from ares.model.access import Principal
+from ares.model.job import Priority
+from ares.model.quota import AdmissionRecord, Quota, QuotaRecord
 from ares.ports.clock import Clock, Rng
 from ares.ports.store import KV, Committed, Compare, Get, Op, Put, Unknown
 from ares.ports.telemetry import Telemetry
@@ -70,12 +73,31 @@ class _Basis(NamedTuple):
     admission: int
 
 
+class LiveChange(WriteDraft, frozen=True, gc=False):
+    """A live job that is to ask for something else: its first compare is that of its record.
+
+    `before` and `after` are all it counts with; `priority` is set when it is to have another one."""
+
+    who: Principal
+    levels: tuple[QuotaLevel, ...]
+    before: Amounts
+    after: Amounts
+    priority: Priority | None
+
+    @property
+    def grown(self) -> dict[str, int]:
+        """What it asks for more of. What it asks for less of is taken whatever the limits are by now."""
+        return {measure: units for measure, units in self.after.items() if units > self.before.get(measure, 0)}
+
+
 @dataclass(slots=True, eq=False)
 class _PendingAdmission:
-    draft: Draft
+    draft: Draft | LiveChange
+    # What is asked for, and what of it the job has already.
     asked: dict[str, int]
     levels: tuple[QuotaLevel, ...]
     until: float
+    has: Amounts = field(default_factory=dict[str, int])
     warnings: tuple[str, ...] = ()
     outcome: Outcome | None = None
 
@@ -102,6 +124,7 @@ class Admissions:
         self._counting = counting
         self._clock = clock
         self._telemetry = telemetry
+        self._parents = ParentChecks(view)
         self._lanes: dict[str, _Lane] = {}
         # No two admissions of all processes ever write the same value.
         self._name, self._made = rng.token(8).hex(), 0
@@ -118,21 +141,21 @@ class Admissions:
 
     # ---- tenants with one
 
-    async def admit(self, tenant: str, drafts: Sequence[Draft]) -> list[Outcome]:
+    async def admit(self, tenant: str, drafts: Sequence[Draft | LiveChange]) -> list[Outcome]:
         """One outcome per draft, in order. Drafts were not written yet, or by this very call only."""
         lane, until = self._lanes.setdefault(tenant, _Lane()), self._clock.monotonic() + _RACING_S
         mine = [_waiting(draft, until) for draft in drafts]
         lane.waiting.update(dict.fromkeys(mine))
         try:
-            for one in mine:
-                while one.outcome is None:
+            for pending in mine:
+                while pending.outcome is None:
                     async with lane.lock:
-                        if one.outcome is None:
+                        if pending.outcome is None:
                             await self._round(tenant, lane)
-            return [one.outcome for one in mine if one.outcome is not None]
+            return [pending.outcome for pending in mine if pending.outcome is not None]
         finally:
-            for one in mine:
-                lane.waiting.pop(one, None)
+            for pending in mine:
+                lane.waiting.pop(pending, None)
 
     async def _round(self, tenant: str, lane: _Lane) -> None:
         """A few transactions for the submissions that came first, or none if all of them are refused."""
@@ -161,18 +184,18 @@ class Admissions:
         )
         landed_at, whole = 0, True
         ahead: list[tuple[int, _Sums]] = []
-        for pack, one in zip(reversed(packs), reversed(written), strict=True):
-            if isinstance(one, Committed) and one.succeeded:
-                landed_at = landed_at or one.revision
-            if landed_at and (isinstance(one, Unknown) or (isinstance(one, Committed) and one.succeeded)):
-                ahead.append((landed_at if isinstance(one, Unknown) else one.revision, _sums(pack)))
+        for pack, outcome in zip(reversed(packs), reversed(written), strict=True):
+            if isinstance(outcome, Committed) and outcome.succeeded:
+                landed_at = landed_at or outcome.revision
+            if landed_at and (isinstance(outcome, Unknown) or (isinstance(outcome, Committed) and outcome.succeeded)):
+                ahead.append((landed_at if isinstance(outcome, Unknown) else outcome.revision, _sums(pack)))
                 _settle((each, CreatedJob(each.warnings)) for each in pack)
                 continue
             whole = False
-            if isinstance(one, Committed):
-                await self._lost(lane, pack, one)
+            if isinstance(outcome, Committed):
+                await self._lost(lane, pack, outcome)
             else:
-                _settle((each, unwritten(one, each.draft.request)) for each in pack)
+                _settle((each, _unwritten(outcome, each.draft)) for each in pack)
         if basis.record is not None:
             lane.ahead += reversed(ahead)
         lane.depth = min(_DEPTH_MAX, 2 * lane.depth) if whole else 1
@@ -188,7 +211,7 @@ class Admissions:
         # After a listing the view may know of an admission and not of its job.
         while (seen := admissions.revisions.get(tenant, 0)) > self._view.revision:
             await self._view.reach(seen)
-        lane.ahead = [one for one in lane.ahead if one[0] > self._view.revision]
+        lane.ahead = [sums for sums in lane.ahead if sums[0] > self._view.revision]
         own = lane.ahead[-1][0] if lane.ahead else 0
         return _Basis(quotas.get(tenant), quotas.revisions.get(tenant, 0), max(seen, own))
 
@@ -206,26 +229,27 @@ class Admissions:
             return held[level]
 
         packs, refused = list[list[_PendingAdmission]](), list[tuple[_PendingAdmission, OverQuota]]()
-        pack: Pack[Draft] | None = None
-        for one in lane.waiting:
-            if one.outcome is not None:
+        pack: Pack[Draft | LiveChange] | None = None
+        for pending in lane.waiting:
+            if pending.outcome is not None:
                 continue
-            found = _judged(basis, one, in_use, tenant in self._counting.doubted)
+            found = _judged(basis, pending, in_use, tenant in self._counting.doubted)
             if isinstance(found, OverQuota):
-                refused.append((one, found))
+                refused.append((pending, found))
                 if len(refused) >= _REFUSED_AT_ONCE:
                     break
                 continue
-            if pack is None or not pack.add(one.draft):
+            if pack is None or not pack.add(pending.draft):
                 if len(packs) >= lane.depth:
                     break
                 pack = Pack(spare=_SPARE_OPS)
-                pack.add(one.draft)
+                pack.add(pending.draft)
                 packs.append([])
-            one.warnings = found.warnings
-            packs[-1].append(one)
-            for level in one.levels:
-                add(in_use(level), one.asked)
+            pending.warnings = found.warnings
+            packs[-1].append(pending)
+            for level in pending.levels:
+                add(in_use(level), pending.asked)
+                add(in_use(level), pending.has, -1)
         return packs, refused
 
     def _surely(self, lane: _Lane, no: OverQuota) -> bool:
@@ -233,13 +257,13 @@ class Admissions:
         if no.code == "priority-ceiling" or self._clock.monotonic() - lane.caught_up_at > _STALE_S:
             return no.code == "priority-ceiling"
         return any(
-            one.exceeded and one.limit is not None and 1000 * (one.used + one.asked) > _FAR_MILLI * one.limit
-            for one in no.levels
+            level.exceeded and level.limit is not None and 1000 * (level.used + level.asked) > _FAR_MILLI * level.limit
+            for level in no.levels
         )
 
     def _refuse(self, tenant: str, refused: Sequence[tuple[_PendingAdmission, OverQuota]]) -> None:
         waits: dict[tuple[QuotaLevel, str, int], float | None] = {}
-        for one, no in refused:
+        for pending, no in refused:
             level, measure = no.worst
             after: float | None = None
             if no.code not in ("priority-ceiling", "quota-too-small"):
@@ -249,7 +273,7 @@ class Admissions:
                     waits[key] = self._counting.frees_in_s(tenant, level, measure, no.needs, frees)
                 after = waits[key]
             self._telemetry.count("ares_quota_refusals_total", 1, no.code)
-            one.outcome = replace(no, retry_after_s=after)
+            pending.outcome = replace(no, retry_after_s=after)
 
     # ---- writing
 
@@ -259,7 +283,7 @@ class Admissions:
     async def _write(
         self, tenant: str, pack: Sequence[_PendingAdmission], basis: _Basis, value: bytes, after: bytes | None
     ) -> Committed | Unknown | Full:
-        admission, drafts = keys.admission(tenant), [one.draft for one in pack]
+        admission, drafts = keys.admission(tenant), [pending.draft for pending in pack]
         compares = [Compare(keys.quota(tenant), "mod_revision", basis.quota)]
         ops: list[Op] = []
         if basis.record is not None:
@@ -272,13 +296,18 @@ class Admissions:
 
     async def _lost(self, lane: _Lane, pack: Sequence[_PendingAdmission], written: Committed) -> None:
         """Some were there already, or another replica admitted jobs of the tenant: look again from there."""
-        for one, kv in zip(pack, written.gets, strict=True):
+        for pending, kv in zip(pack, written.gets, strict=True):
             if kv is not None:
-                one.outcome = SeenRequest(kv)
+                pending.outcome = SeenRequest(kv)
         await self._view.reach(written.revision)
         lane.caught_up_at = self._clock.monotonic()
-        late = [one for one in pack if one.outcome is None and self._clock.monotonic() >= one.until]
-        _settle((one, _BUSY) for one in late)
+        for pending in pack:
+            draft = pending.draft
+            if pending.outcome is None and isinstance(draft, Draft) and draft.spec.needs:
+                found = self._parents.compares(draft.checked.who.tenant, draft.spec)
+                pending.outcome = found if isinstance(found, Refusal) else None
+        late = [pending for pending in pack if pending.outcome is None and self._clock.monotonic() >= pending.until]
+        _settle((pending, _BUSY) for pending in late)
 
 
 _BUSY = Refusal(
@@ -289,30 +318,63 @@ _BUSY = Refusal(
 )
 
 
-def _waiting(draft: Draft, until: float) -> _PendingAdmission:
+def _unwritten(written: Unknown | Full, draft: Draft | LiveChange) -> Refusal:
+    if isinstance(draft, Draft):
+        return unwritten(written, draft.request)
+    if isinstance(written, Full):
+        return FULL
+    message = "the store did not answer, so the change was not acknowledged; it may have been made"
+    return Refusal(
+        code="store-unavailable", message=message, fix="look at the job and send it again", retry_after_s=1.0
+    )
+
+
+def _waiting(draft: Draft | LiveChange, until: float) -> _PendingAdmission:
+    if isinstance(draft, LiveChange):
+        return _PendingAdmission(draft, dict(draft.after), draft.levels, until, draft.before)
     seconds, cost = draft.estimated
-    asked = times(to_come(asked_by(draft.spec), seconds, cost), draft.checked.tasks)
+    asked = draft.asked
+    if asked is None:
+        asked = times(to_come(asked_by(draft.spec), seconds, cost), draft.checked.tasks)
     return _PendingAdmission(draft, asked, levels_of(draft.spec.team, draft.checked.who.subject), until)
 
 
-def _judged(basis: _Basis, one: _PendingAdmission, used: Used, in_doubt: bool) -> WithinQuota | OverQuota:
+def _judged(basis: _Basis, pending: _PendingAdmission, used: Used, in_doubt: bool) -> WithinQuota | OverQuota:
     if basis.record is None:
         return WithinQuota()
-    quota, draft = basis.record.quota, one.draft
-    no = above_ceiling(quota, one.levels, draft.spec.priority)
+    quota, draft = basis.record.quota, pending.draft
+    if isinstance(draft, LiveChange):
+        return _judged_change(quota, draft, used, in_doubt)
+    no = above_ceiling(quota, pending.levels, draft.spec.priority)
     if no is not None and scope_of(draft.checked.who, "priority:exceed") is None:
         return no
-    return judge(quota, one.levels, used, one.asked, in_doubt=in_doubt)
+    return judge(quota, pending.levels, used, pending.asked, in_doubt=in_doubt)
+
+
+def _judged_change(quota: Quota, change: LiveChange, used: Used, in_doubt: bool) -> WithinQuota | OverQuota:
+    if change.priority is not None:
+        no = above_ceiling(quota, change.levels, change.priority)
+        if no is not None and scope_of(change.who, "priority:exceed") is None:
+            return no
+    grown = change.grown
+
+    def by_others(level: QuotaLevel) -> dict[str, int]:
+        found = dict(used(level))
+        add(found, change.before, -1)
+        return found
+
+    return judge(quota, change.levels, by_others, grown, in_doubt=in_doubt) if grown else WithinQuota()
 
 
 def _settle(outcomes: Iterable[tuple[_PendingAdmission, Outcome]]) -> None:
-    for one, outcome in outcomes:
-        one.outcome = outcome
+    for pending, outcome in outcomes:
+        pending.outcome = outcome
 
 
 def _sums(pack: Sequence[_PendingAdmission]) -> _Sums:
     sums: _Sums = {}
-    for one in pack:
-        for level in one.levels:
-            add(sums.setdefault(level, {}), one.asked)
+    for pending in pack:
+        for level in pending.levels:
+            add(sums.setdefault(level, {}), pending.asked)
+            add(sums[level], pending.has, -1)
     return sums

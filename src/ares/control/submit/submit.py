@@ -27,6 +27,8 @@ from ares.control.submit.draft import (
     unacknowledged,
     unwritten,
 )
+from ares.control.submit.parents import ParentChecks
+from ares.control.submit.projects import Projects
 from ares.control.submit.quota_gate import Admissions, CreatedJob, Outcome, SeenRequest
 from ares.core import keys
 from ares.core.admit.dedup import New, Replayed, payload_sha256, resolve
@@ -52,6 +54,7 @@ class Submit:
         drafting: Drafting,
         expanding: Expanding,
         admissions: Admissions,
+        projects: Projects,
         alerts: Alerts,
         telemetry: Telemetry,
     ) -> None:
@@ -62,6 +65,8 @@ class Submit:
         self._drafting = drafting
         self._expanding = expanding
         self._admissions = admissions
+        self._parents = ParentChecks(view)
+        self._projects = projects
         self._alerts = alerts
         self._raising: set[asyncio.Task[None]] = set()
         self._telemetry = telemetry
@@ -102,24 +107,27 @@ class Submit:
             found = self._drafting.check(who, request)
             if isinstance(found, Refusal):
                 outcomes[place] = found
+            elif request.spec.project is not None and found.no is None:
+                no = await self._projects.unknown(who.tenant, request.spec)
+                checked.append((place, found._replace(no=no)))
             else:
                 checked.append((place, found))
 
         # 2. Forecast, once and before they are among those that wait, whether deadlines will be met.
-        due = [None if one.no is not None else one.judged.spec for _, one in checked]
+        due = [None if check.no is not None else check.judged.spec for _, check in checked]
         forecasts = await self._deadlines.forecast(who, due, shown=outlooks)
 
         # 3. Draft what is to be written. What is refused as new may have been taken before.
         drafts: list[tuple[int, Draft]] = []
         fresh = 0
-        for number, ((place, one), deadline) in enumerate(zip(checked, forecasts, strict=True)):
+        for number, ((place, check), deadline) in enumerate(zip(checked, forecasts, strict=True)):
             if number and number % WORKED_ON == 0:
                 await breathe()
-            drafted = one.no or self._drafting.draft(one, fresh, deadline)
+            drafted = check.no or self._drafting.draft(check, fresh, deadline)
             if isinstance(drafted, Refusal):
-                outcomes[place] = await self._unless_seen(one, drafted)
+                outcomes[place] = await self._unless_seen(check, drafted)
             else:
-                fresh += one.tasks
+                fresh += check.tasks
                 drafts.append((place, drafted))
 
         # 4. Commit. Only what is durable is acknowledged.
@@ -135,10 +143,12 @@ class Submit:
         """What a request names may have been made through another replica a moment ago."""
         known, classes, secrets = self._view.reservations, self._deadlines.classes, self._view.kept.secrets
         if any(
-            one.spec.reservation not in (None, *known)
-            or one.spec.sla not in (None, *classes)
-            or any(f"{who.tenant}/{ref.name}" not in secrets for ref in one.spec.secrets)
-            for one in requests
+            request.spec.reservation not in (None, *known)
+            or request.spec.sla not in (None, *classes)
+            or any(f"{who.tenant}/{ref.name}" not in secrets for ref in request.spec.secrets)
+            or (request.spec.needs and not self._parents.known(who.tenant, request.spec))
+            or request.spec.notify
+            for request in requests
         ):
             await self._view.catch_up()
 
@@ -149,7 +159,7 @@ class Submit:
                 await self._raise("policy", said.tenant, said.policy, text)
 
     async def _tell_soft(self, who: Principal, outcomes: Iterable[AcceptedJob | Refusal]) -> None:
-        passed = {text for one in outcomes if isinstance(one, AcceptedJob) for text in one.soft_limits}
+        passed = {text for outcome in outcomes if isinstance(outcome, AcceptedJob) for text in outcome.soft_limits}
         if passed:
             await self._raise("quota-soft", who.tenant, who.tenant, min(passed))
 
@@ -172,6 +182,10 @@ class Submit:
 
     # ---- writing
 
+    async def claim(self, tenant: str, draft: Draft) -> AcceptedJob | Refusal:
+        """Writes the header of a workflow under its request id, where its tenant's quota has room for all of it."""
+        return (await self._write(tenant, [(0, draft)]))[0]
+
     async def _write(self, tenant: str, drafts: list[tuple[int, Draft]]) -> dict[int, AcceptedJob | Refusal]:
         outcomes: dict[int, AcceptedJob | Refusal] = {}
         if not self._admissions.limited(tenant):
@@ -181,7 +195,7 @@ class Submit:
         if drafts:
             admitted = await self._admissions.admit(tenant, [draft for _, draft in drafts])
             settled = await asyncio.gather(
-                *(self._settle_admitted(draft, one) for (_, draft), one in zip(drafts, admitted, strict=True))
+                *(self._settle_admitted(draft, outcome) for (_, draft), outcome in zip(drafts, admitted, strict=True))
             )
             outcomes.update(zip((place for place, _ in drafts), settled, strict=True))
         return outcomes
@@ -191,14 +205,14 @@ class Submit:
         written = await self._writer.create([draft for _, draft in drafts], (self._admissions.unlimited(tenant),))
         outcomes: dict[int, AcceptedJob | Refusal] = {}
         waiting: list[tuple[int, Coroutine[Any, Any, AcceptedJob | Refusal | None]]] = []
-        for (place, draft), one in zip(drafts, written, strict=True):
-            if landed(one) and draft.array is None:
+        for (place, draft), outcome in zip(drafts, written, strict=True):
+            if landed(outcome) and draft.array is None:
                 outcomes[place] = _new(draft)
             else:
-                waiting.append((place, self._settle(draft, one)))
+                waiting.append((place, self._settle(draft, outcome)))
         settled = await asyncio.gather(*(settling for _, settling in waiting))
         found = zip((place for place, _ in waiting), settled, strict=True)
-        return outcomes | {place: one for place, one in found if one is not None}
+        return outcomes | {place: outcome for place, outcome in found if outcome is not None}
 
     async def _settle_admitted(self, draft: Draft, outcome: Outcome) -> AcceptedJob | Refusal:
         match outcome:
@@ -218,7 +232,7 @@ class Submit:
         kv = written.gets[0]
         if kv is None:
             await self._view.reach(written.revision)
-            return None
+            return self._drafting.parents_gone(draft)
         return await self._found(draft, kv)
 
     async def _found(self, draft: Draft, kv: KV) -> AcceptedJob | Refusal:

@@ -59,16 +59,20 @@ def verify(machine: MachineRecord | None, shown: Presented, now: float) -> Princ
 def with_certificate(machine: MachineRecord, fresh: Certificate, presented: str, now: float) -> MachineRecord:
     """The machine with a new certificate, beside the presented one, which is good until it ends, and revoked ones."""
     kept = tuple(
-        one
-        for one in machine.certificates
-        if one.ends_at > now and (one.serial == presented or one.generation < machine.generation)
+        certificate
+        for certificate in machine.certificates
+        if certificate.ends_at > now
+        and (certificate.serial == presented or certificate.generation < machine.generation)
     )
     return replace(machine, certificates=(*kept[-_LISTED_MAX:], fresh))
 
 
 def in_use(machine: MachineRecord, now: float) -> bool:
     """Whether a certificate that proves to be this machine is still good."""
-    return any(one.ends_at > now and one.generation >= machine.generation for one in machine.certificates)
+    return any(
+        certificate.ends_at > now and certificate.generation >= machine.generation
+        for certificate in machine.certificates
+    )
 
 
 def unwelcome(token: TokenRecord, machine: MachineRecord, key_sha256: str, now: float) -> str:
@@ -88,8 +92,10 @@ def unwelcome(token: TokenRecord, machine: MachineRecord, key_sha256: str, now: 
 def _traded(machine: MachineRecord, token: str, key_sha256: str) -> bool:
     """Whether the machine has this very key certified by this very join token, and it was not taken back."""
     return any(
-        one.token == token and one.key_sha256 == key_sha256 and one.generation >= machine.generation
-        for one in machine.certificates
+        certificate.token == token
+        and certificate.key_sha256 == key_sha256
+        and certificate.generation >= machine.generation
+        for certificate in machine.certificates
     )
 
 

@@ -81,7 +81,7 @@ def read(text: str) -> Unverified | Refusal:
 def provider_of(token: Unverified, providers: Sequence[Provider]) -> Provider | Refusal:
     """The provider that the token names: the issuer is compared whole."""
     issuer = token.claims.get("iss")
-    found = next((one for one in providers if one.issuer == issuer), None)
+    found = next((provider for provider in providers if provider.issuer == issuer), None)
     if found is None:
         return bad("iss")
     return found if token.algorithm in found.algorithms else bad("alg")

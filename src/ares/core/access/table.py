@@ -23,6 +23,10 @@ _PEOPLE: Final[Mapping[Permission, str]] = {
     "jobs:submit":        "- t t - - a",
     "jobs:cancel":        "- m t - - a",
     "jobs:retry":         "- m t - - a",
+    "jobs:update":        "- m t - a a",
+    "jobs:extend":        "- - - - a a",
+    "jobs:hold":          "- m t - - a",
+    "jobs:exec":          "- m t - - g",
     "logs:read":          "t t t - g g",
     "outputs:read":       "t t t - g g",
     "events:read":        "t t t f f a",
@@ -36,6 +40,8 @@ _PEOPLE: Final[Mapping[Permission, str]] = {
     "quota:admin":        "- - - - a a",
     "policies:read":      "- - t a a a",
     "policies:admin":     "- - t - a a",
+    "crons:read":         "t t t - - a",
+    "crons:admin":        "- m t - - a",
     "secrets:read":       "- t t - - a",
     "secrets:admin":      "- m t - - a",
     "audit:read":         "- - t a - a",
@@ -109,7 +115,11 @@ def may_grant(who: Principal, role: Role, permissions: Collection[Permission] | 
 
 def allowed(role: Role, permissions: Collection[Permission] | None = None) -> set[Permission]:
     """What a credential of `role` may do, narrowed to `permissions` where they are given."""
-    return {one for one, scopes in TABLE.items() if role in scopes and (permissions is None or one in permissions)}
+    return {
+        permission
+        for permission, scopes in TABLE.items()
+        if role in scopes and (permissions is None or permission in permissions)
+    }
 
 
 def covers(role: Role, other: Role) -> bool:

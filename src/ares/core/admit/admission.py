@@ -1,11 +1,18 @@
 """What the types of a JobSpec cannot say: rules that span fields, and totals."""
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
-from ares.core.admit import arrays, isolation, placement, references, secrets
+from msgspec.structs import replace
+
+from ares.core.admit import arrays, needs, placement, secrets
+from ares.core.net.addresses import literal, refused
 from ares.core.refusal import Admission, Refusal
 from ares.core.text import span
 from ares.model.job import ARGV_BYTES_MAX, ENV_BYTES_MAX, JobSpec
+from ares.model.profile import Sla
 
 LABELS_MAX = 64
 RESERVED_PREFIX = "ARES_"
@@ -46,7 +53,7 @@ def _encodable(spec: JobSpec) -> Refusal | None:
         *spec.command, *spec.env.values(), spec.workdir or "", *spec.labels.values(), *spec.selector.values(),
         *spec.residency, *(value for term in spec.affinity for value in term.values),
         *(value for term in spec.job_affinity for value in term.labels.values()),
-        *(one.value or "" for one in spec.tolerations),
+        *(toleration.value or "" for toleration in spec.tolerations),
     )  # fmt: skip
     for text in texts:
         try:
@@ -88,6 +95,13 @@ def _workdir(spec: JobSpec) -> Refusal | None:
     return Refusal(code="workdir-dots", message=message, fix="write the directory out in full")
 
 
+def _project(spec: JobSpec) -> Refusal | None:
+    if spec.project is None or spec.workdir is None:
+        return None
+    message = f"it starts with files that were shipped, and in {spec.workdir}"
+    return Refusal(code="project-and-workdir", message=message, fix="choose one: leave out project, or workdir")
+
+
 def _labels(spec: JobSpec) -> Refusal | None:
     for what, found in (("labels", spec.labels), ("selector entries", spec.selector)):
         if len(found) > LABELS_MAX:
@@ -113,8 +127,95 @@ def _unsafe(spec: JobSpec) -> Refusal | None:
     return Refusal(code="unsafe-restart", message=message, fix="choose another restart or effects")
 
 
+# ---- references to inputs: nothing is fetched, and a reference that must never be is not kept either
+
+
+SCHEMES: Final = ("ares", "gs", "https", "s3")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*(@[A-Za-z0-9._:+-]+)?|sha256:[0-9a-f]{64}", re.ASCII)
+_HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?|[0-9A-Fa-f:.]+", re.ASCII)
+# Names of a machine itself and of clouds' metadata. Other names are judged by what they resolve to, when they are.
+_INSIDE: Final = ("localhost", "localdomain", "internal", "local")
+_FIX: Final = f"name a dataset, a sha256: digest, or a URL of {', '.join(SCHEMES)} on the open internet"
+
+
+def input_references(spec: JobSpec) -> Refusal | None:
+    for place, ref in enumerate(spec.input_refs):
+        why = _why_not(ref)
+        if why is not None:
+            message = f"inputRefs[{place}] cannot be used: {why}"
+            return Refusal(code="input-ref", message=message, fix=_FIX, reason="ssrf")
+    return None
+
+
+def _why_not(ref: str) -> str | None:
+    if "://" not in ref:
+        if _NAME.fullmatch(ref) is None:
+            return "it is neither a URL nor a name of letters, digits and . _ / + - with an optional @version"
+        return _dots(ref)
+    try:
+        parts = urlsplit(ref)
+        host = parts.hostname or ""
+        _ = parts.port
+    except ValueError as error:
+        return f"it is no URL: {error}"
+    if parts.scheme not in SCHEMES:
+        return f"its scheme is {parts.scheme[:20]!r}"
+    if "@" in parts.netloc:
+        return "it has a user or password in it, which everybody who sees the job would see"
+    return _host(host) or _dots(parts.path)
+
+
+def _host(host: str) -> str | None:
+    if _HOST.fullmatch(host) is None:
+        return "it names no host" if not host else f"its host {host[:60]!r} is no name"
+    address = literal(host)
+    if address is not None:
+        return refused(address)
+    inside = host.rstrip(".").lower().rsplit(".", 1)[-1] in _INSIDE
+    return f"its host {host[:60]!r} is not of the open internet" if inside else None
+
+
+def _dots(path: str) -> str | None:
+    """Why a path means another one than it says; None when it does not."""
+    steps = [unquote(step) for step in path.split("/")]
+    if any(step in (".", "..") or set(step) & {"/", "\\", "\0"} for step in steps):
+        return "its path has a ., a .. or an encoded slash in it"
+    return None
+
+
+# ---- all of them
+
 CHECKS: tuple[Callable[[JobSpec], Refusal | None], ...] = (
-    _encodable, _command, _env, _workdir, _labels, _warning, _unsafe, secrets.declared, isolation.network,
-    references.references,
+    _encodable, _command, _env, _workdir, _project, _labels, _warning, _unsafe, secrets.declared, placement.network,
+    input_references, needs.needs,
     *placement.CHECKS,
 )  # fmt: skip
+
+
+# ---- classes of service
+
+
+def unknown(spec: JobSpec, slas: Mapping[str, Sla]) -> Refusal | None:
+    """Why the job cannot be of the class it names."""
+    if spec.sla is None:
+        return None
+    if spec.sla not in slas:
+        known = f"there are {', '.join(sorted(slas))}" if slas else "the profile defines none"
+        message = f"no class of service is called {spec.sla!r}; {known}"
+        return Refusal(code="sla-unknown", message=message, fix="name one of those, or none")
+    if spec.deadline_at is not None or spec.start_by_at is not None:
+        message = f"the job names the class of service {spec.sla!r} and a deadline of its own"
+        return Refusal(code="sla-and-deadline", message=message, fix="keep one of the two")
+    return None
+
+
+def dated(spec: JobSpec, slas: Mapping[str, Sla], now: float) -> JobSpec:
+    """The job with the times that its class of service gives it from now on."""
+    sla = None if spec.sla is None else slas.get(spec.sla)
+    if sla is None:
+        return spec
+    return replace(
+        spec,
+        deadline_at=None if sla.end_within_s is None else now + sla.end_within_s,
+        start_by_at=None if sla.start_within_s is None else now + sla.start_within_s,
+    )

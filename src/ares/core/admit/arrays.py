@@ -1,4 +1,4 @@
-"""The indices of an array job: "0-999", "1,5,7-20", "0-100:10"."""
+"""The indices of an array job: "0-999", "1,5,7-20", "0-100:10", and how many of its tasks run at once: "0-199%8"."""
 
 import re
 from collections.abc import Iterable
@@ -9,13 +9,16 @@ from ares.model.job import ARRAY_TASKS_MAX
 INDEX_MAX = 10_000_000
 
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
-_FIX = "write indices as 0-999, 1,5,7-20 or 0-100:10"
+_FIX = "write indices as 0-999, 1,5,7-20 or 0-100:10, and 0-999%8 to let 8 run at once"
 
 
 def indices(text: str) -> tuple[int, ...] | Refusal:
     """The indices in the order they are written. Nothing large is built before its size is known."""
     ranges: list[range] = []
-    for part in text.split(","):
+    listed, limited, most = text.partition("%")
+    if limited and not int(most):
+        return _bad(f"array {_short(text)} lets no task run at once")
+    for part in listed.split(","):
         span = _span(part)
         if isinstance(span, Refusal):
             return span
@@ -25,6 +28,12 @@ def indices(text: str) -> tuple[int, ...] | Refusal:
         message = f"array {_short(text)} has {count:,} tasks, at most {ARRAY_TASKS_MAX:,} are allowed"
         return Refusal(code="array-too-large", message=message, fix="split it into several arrays")
     return _without_repeats(text, tuple(index for span in ranges for index in span))
+
+
+def throttle(text: str) -> int | None:
+    """How many tasks of an admitted array may run at once; None for as many as there is room for."""
+    _, limited, most = text.partition("%")
+    return int(most) if limited else None
 
 
 def _span(part: str) -> range | Refusal:

@@ -1,10 +1,13 @@
-"""Rules about what a job asks for and where it may run."""
+"""Rules about what a job asks for, where it may run, and how well it is kept apart."""
 
 import math
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from ares.core.lifecycle.ranks import why_not_preemptible
 from ares.core.refusal import Refusal
+from ares.model.isolation import Isolation, stronger
 from ares.model.job import JobSpec, NodeTerm, Resources
 
 # The taint that gives a tenant machines of its own.
@@ -16,7 +19,9 @@ _VALUES: dict[str, tuple[int, int]] = {
 
 
 def _resources(spec: JobSpec) -> Refusal | None:
-    wishes = {"resources": spec.resources} | {f"alternatives[{n}]": one for n, one in enumerate(spec.alternatives)}
+    wishes = {"resources": spec.resources} | {
+        f"alternatives[{n}]": resources for n, resources in enumerate(spec.alternatives)
+    }
     return next((found for path, wants in wishes.items() if (found := _gpu_wishes(path, wants)) is not None), None)
 
 
@@ -52,7 +57,11 @@ def _gang(spec: JobSpec) -> Refusal | None:
 
 def _topology(spec: JobSpec) -> Refusal | None:
     wish = spec.topology
-    if wish is None or wish.level != "nvlink" or all(one.gpus > 0 for one in (spec.resources, *spec.alternatives)):
+    if (
+        wish is None
+        or wish.level != "nvlink"
+        or all(resources.gpus > 0 for resources in (spec.resources, *spec.alternatives))
+    ):
         return None
     message = "topology level nvlink is about GPUs, and the job can be given none"
     return Refusal(code="nvlink-without-gpus", message=message, fix="ask for GPUs, or choose level node")
@@ -96,9 +105,9 @@ def _term(n: int, term: NodeTerm) -> Refusal | None:
 def not_tolerable(tenant: str, spec: JobSpec) -> Refusal | None:
     """A taint of the key `tenant` keeps machines for the tenant it names: no other tenant's job may tolerate it, nor
     all of these taints at once. Other taints are wishes of operators, and no border."""
-    for one in spec.tolerations:
-        if one.key == TENANT_TAINT and one.value != tenant:
-            whose = "every tenant" if one.value is None else f"tenant {one.value}"
+    for toleration in spec.tolerations:
+        if toleration.key == TENANT_TAINT and toleration.value != tenant:
+            whose = "every tenant" if toleration.value is None else f"tenant {toleration.value}"
             message = f"the job tolerates the taint of machines that are {whose}'s, and is {tenant}'s"
             return Refusal(
                 code="toleration-not-yours", message=message, fix=f"tolerate {TENANT_TAINT}={tenant}, or none"
@@ -133,3 +142,16 @@ def _gap(spec: JobSpec) -> Refusal | None:
 CHECKS: tuple[Callable[[JobSpec], Refusal | None], ...] = (
     _resources, _gang, _topology, _together, _affinity, _job_affinity, _gap,
 )  # fmt: skip
+
+
+def at_least(spec: JobSpec, least: Isolation) -> JobSpec:
+    wanted = stronger(spec.isolation, least)
+    return spec if wanted == spec.isolation else replace(spec, isolation=wanted)
+
+
+def network(spec: JobSpec) -> Refusal | None:
+    """The ranks of a gang meet over the network."""
+    if spec.network == "host" or spec.gang is None or spec.gang.ranks == 1:
+        return None
+    message = f"the {spec.gang.ranks} ranks of the gang could not reach each other with network: none"
+    return Refusal(code="gang-without-network", message=message, fix="choose network: host, or remove the gang")

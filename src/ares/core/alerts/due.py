@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from ares.model.alert import AlertRecord, ChannelRecord, Notice, Sent
+from ares.model.alert import PLATFORM, AlertRecord, ChannelRecord, Notice, Sent
 
 # ---- When an alert is the same one again, and when it begins anew.
 
@@ -31,6 +31,8 @@ def again(known: AlertRecord, fresh: AlertRecord) -> AlertRecord:
 
 
 TRIES_MAX = 12
+# Sent to the channels of one tenant in one round.
+PER_TENANT_MAX = 4
 _FIRST_S = 5.0
 _LONGEST_S = 600.0
 _COLOURS = {"info": "#439fe0", "warning": "#daa038", "critical": "#a30200"}
@@ -62,7 +64,7 @@ def due(
             # An alert from before the channel is old news.
             if not channel.wants(alert) or alert.first_at < channel.created_at:
                 continue
-            at = _next(alert, alert.sent.get(name, Sent()))
+            at = next_at(alert, alert.sent.get(name, Sent()))
             if at is not None and at <= now:
                 found.append((alert, name))
             elif at is not None:
@@ -70,7 +72,25 @@ def due(
     return found, wait
 
 
-def _next(alert: AlertRecord, sent: Sent) -> float | None:
+def in_turn(
+    found: Iterable[tuple[AlertRecord, str]], channels: Mapping[str, ChannelRecord]
+) -> list[tuple[AlertRecord, str]]:
+    """Those of a round. The platform's channels come first, then the first of each tenant, the second of each, and so
+    on to a bound: a tenant whose receivers hang delays its own alerts."""
+    counts, turns = dict[str, int](), list[tuple[int, tuple[AlertRecord, str]]]()
+    for item in found:
+        channel = channels.get(item[1])
+        if channel is None or channel.tenant == PLATFORM:
+            turns.append((0, item))
+            continue
+        turn = counts[channel.tenant] = counts.get(channel.tenant, 0) + 1
+        if turn <= PER_TENANT_MAX:
+            turns.append((turn, item))
+    return [item for _, item in sorted(turns, key=lambda entry: entry[0])]
+
+
+def next_at(alert: AlertRecord, sent: Sent) -> float | None:
+    """When the channel is told next; None when it knows, or was given up."""
     if sent.episode < alert.episode:
         return 0.0
     return None if sent.arrived_at is not None or sent.given_up else sent.next_at

@@ -13,8 +13,8 @@ from ares.model.job import NodeTerm, TermOp
 def among(column: Ints, few: Sequence[int]) -> Bools:
     """Which numbers of the column are in `few`: for one row ten times as fast as `isin`, which sorts."""
     found = np.zeros(len(column), np.bool_)
-    for one in few:
-        found |= column == one
+    for number in few:
+        found |= column == number
     return found
 
 

@@ -4,31 +4,30 @@ from collections.abc import Iterator
 from math import inf
 
 from ares.api.decisions import Promise
-from ares.core.capacity.capacity import Capacity
+from ares.core.capacity.capacity import Capacity, Used
 from ares.core.capacity.claims import Claim
-from ares.core.capacity.node_usage import Used
 from ares.core.capacity.transaction import Allocation, taken_by
 from ares.model.reservation import BOOKED, Reservation
 
 
 def claims_of(capacity: Capacity, now: float) -> Iterator[Claim]:
-    for name, one in sorted(capacity.bookings.items()):
-        if one.state in BOOKED and one.until > now:
-            taken = tuple(_left(capacity, one))
+    for name, reservation in sorted(capacity.bookings.items()):
+        if reservation.state in BOOKED and reservation.until > now:
+            taken = tuple(_left(capacity, reservation))
             if taken:
-                yield Claim(name, one.start, one.until, taken, reservation=True)
+                yield Claim(name, reservation.start, reservation.until, taken, reservation=True)
 
 
-def _left(capacity: Capacity, one: Reservation) -> Iterator[Allocation]:
+def _left(capacity: Capacity, reservation: Reservation) -> Iterator[Allocation]:
     """What is booked on each node that is there and not held by the reservation's jobs."""
-    for place in one.placements:
+    for place in reservation.placements:
         row = capacity.rows.get(place.node)
         if row is None:
             continue
         used = Used()
         for job in capacity.on_node.get(place.node, ()):
             holding = capacity.holdings[job]
-            if holding.reservation == one.name:
+            if holding.reservation == reservation.name:
                 for held in holding.placements:
                     if held.node == place.node:
                         used.add(held, +1)

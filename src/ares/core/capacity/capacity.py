@@ -1,8 +1,10 @@
 """Nodes as rows of the columns, and how much of each is taken: by attempts, and by room that is kept."""
 
 import heapq
+from collections import Counter
 from collections.abc import Set
 from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ares.core.capacity.fit import Evaluations
@@ -11,11 +13,60 @@ from ares.core.capacity.holding import Holding
 from ares.core.capacity.node_slice import Matching
 from ares.core.capacity.node_table import WHOLE, NodeTable
 from ares.core.capacity.node_timeline import OpenTimes
-from ares.core.capacity.node_usage import Used
-from ares.core.queue.shares import Amounts
+from ares.core.queue.drf import Amounts
 from ares.model.job import Qos
+from ares.model.node import NodeInfo
 from ares.model.reservation import Reservation
 from ares.model.state import Placement
+
+
+@dataclass(slots=True)
+class Used:
+    """What attempts hold on one node, known to the cluster or not."""
+
+    jobs: int = 0
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    # Thousandths of each GPU: more than all of it only if something went wrong, and then it must not get lost.
+    gpus: Counter[int] = field(default_factory=Counter[int])
+    # How many attempts hold each device, by kind and id.
+    devices: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    # CPU and memory that come from one NUMA node.
+    numa_cpu: Counter[int] = field(default_factory=Counter[int])
+    numa_memory: Counter[int] = field(default_factory=Counter[int])
+
+    def add(self, place: Placement, sign: int) -> None:
+        self.jobs += sign
+        self.cpu_milli += sign * place.cpu_milli
+        self.memory_mib += sign * place.memory_mib
+        for gpu in place.gpus:
+            self.gpus[gpu] += sign * place.gpu_milli
+        for kind, names in place.devices.items():
+            for name in names:
+                self.devices[kind, name] += sign
+        if place.numa is not None:
+            self.numa_cpu[place.numa] += sign * place.cpu_milli
+            self.numa_memory[place.numa] += sign * place.memory_mib
+
+    def within(self, info: NodeInfo, place: Placement, extra: tuple[int, int]) -> bool:
+        """Whether the node has all that is held of what `place` holds; `extra` CPU and memory may be over-committed."""
+        whole = {gpu.index for gpu in info.gpus if not gpu.mig and self.gpus[gpu.index] <= WHOLE}
+        devices = {(kind, name) for kind, names in info.devices.items() for name in names}
+        numa = {
+            domain.index
+            for domain in info.numa
+            if self.numa_cpu[domain.index] <= 1000 * len(domain.cpus)
+            and self.numa_memory[domain.index] <= domain.memory_mib
+        }
+        mine = {(kind, name) for kind, names in place.devices.items() for name in names}
+        return (
+            self.cpu_milli <= info.cpu_milli + extra[0]
+            and self.memory_mib <= info.memory_mib + extra[1]
+            and set(place.gpus) <= whole
+            and mine <= devices
+            and all(self.devices[device] <= 1 for device in mine)
+            and (place.numa is None or place.numa in numa)
+        )
 
 
 class Free(NamedTuple):
@@ -68,8 +119,8 @@ class Capacity:
 
     def booked(self, name: str | None, now: float) -> Reservation | None:
         """The reservation that binds jobs that name it: one that is over binds none."""
-        one = self.bookings.get(name) if name else None
-        return one if one is not None and one.until > now else None
+        reservation = self.bookings.get(name) if name else None
+        return reservation if reservation is not None and reservation.until > now else None
 
     @property
     def ready_nodes(self) -> Set[str]:
@@ -176,7 +227,7 @@ class Capacity:
             table.numa_cpu_free[row, place] = table.numa_cpu[row, place] - used.numa_cpu[numa.index]
             table.numa_memory_free[row, place] = numa.memory_mib - used.numa_memory[numa.index]
         for kind, names in info.devices.items():
-            taken = sum(1 << bit for bit, one in enumerate(names) if used.devices[kind, one] > 0)
+            taken = sum(1 << bit for bit, device in enumerate(names) if used.devices[kind, device] > 0)
             table.set_devices_taken(row, kind, taken)
         self.evaluations.touch(row)
 

@@ -68,8 +68,8 @@ class Claims:
         self._applied: tuple[Allocation, ...] = ()
         # By row, the GPUs and devices that are kept for jobs with victims on their way out.
         self._kept: dict[int, set[int | str]] = {}
-        for one in capacity.reserved.values():
-            for place in one.placements:
+        for hold in capacity.reserved.values():
+            for place in hold.placements:
                 if place.node in capacity.rows:
                     kept = self._kept.setdefault(capacity.rows[place.node], set())
                     kept.update(place.gpus, *place.devices.values())
@@ -150,7 +150,9 @@ class Claims:
         claim = self.of.get(reservation)
         if claim is not None:
             self.drop(reservation)
-            left = tuple(_without(one, taken) if one.row == taken.row else one for one in claim.taken)
+            left = tuple(
+                _without(allocation, taken) if allocation.row == taken.row else allocation for allocation in claim.taken
+            )
             self.add(claim._replace(taken=left))
 
     def keep_booked(self) -> None:
@@ -345,8 +347,8 @@ class _Need:
         return need
 
     def at_once(self, uses: list[Allocation], released: list[Use]) -> None:
-        self.cpu = max(self.cpu, sum(one.cpu_milli for one in uses) - sum(one.cpu_milli for one in released))
-        self.memory = max(self.memory, sum(one.memory_mib for one in uses) - sum(one.memory_mib for one in released))
+        self.cpu = max(self.cpu, sum(use.cpu_milli for use in uses) - sum(end.cpu_milli for end in released))
+        self.memory = max(self.memory, sum(use.memory_mib for use in uses) - sum(end.memory_mib for end in released))
         gpus: dict[int, int] = {}
         for use in uses:
             for gpu in use.gpus:

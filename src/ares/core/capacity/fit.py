@@ -294,6 +294,8 @@ def _numa_room(rows: NodeSlice) -> Ints:
         numa = rows.table.gpu_numa[rows.at]
         shares = np.where(rows.gpu_fits, rows.gpu_left // ask.gpu_milli, 0)
         by_place = [np.where(numa == place, shares, 0) for place in range(fits.shape[1])]
-        most = [one.sum(axis=1) if ask.gpus == 1 else _ranks_on(one, ask) for one in by_place]
+        most = [
+            shares_there.sum(axis=1) if ask.gpus == 1 else _ranks_on(shares_there, ask) for shares_there in by_place
+        ]
         fits = np.minimum(fits, np.stack(most, axis=1))
     return np.maximum(fits, 0).sum(axis=1)

@@ -121,9 +121,9 @@ class RunningEnds:
             record = table.records[row]
             self._rows[row] = _NO_ENDS if record is None else _columns(row, future.ends_on(record.info.name))
         self._caught_up = future.changes
-        rest = np.concatenate([one.rest for one in self._rows]) if self._rows else _NO_ENDS.rest
-        at = np.concatenate([one.at for one in self._rows]) if self._rows else _NO_ENDS.at
-        shares = any(one.shares for one in self._rows)
+        rest = np.concatenate([ends.rest for ends in self._rows]) if self._rows else _NO_ENDS.rest
+        at = np.concatenate([ends.at for ends in self._rows]) if self._rows else _NO_ENDS.at
+        shares = any(ends.shares for ends in self._rows)
         self._all = EndColumns(at, rest[:, 0], rest[:, 1], rest[:, 2], rest[:, 3], shares)
         return self._all
 

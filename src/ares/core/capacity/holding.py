@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from ares.core.ask import Ask, asks_of
 from ares.core.lifecycle.ranks import leaving_s, next_rank, why_not_preemptible
+from ares.core.queue.drf import Amounts
 from ares.core.queue.order import LEVELS, account_of
-from ares.core.queue.shares import Amounts
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, JobState, Placement
 
@@ -48,12 +48,12 @@ class Holding:
 
 def held_by(placements: tuple[Placement, ...]) -> Amounts:
     if len(placements) == 1:
-        (one,) = placements
-        return Amounts(one.cpu_milli, one.memory_mib, len(one.gpus) * one.gpu_milli)
+        (place,) = placements
+        return Amounts(place.cpu_milli, place.memory_mib, len(place.gpus) * place.gpu_milli)
     return Amounts(
-        sum(one.cpu_milli for one in placements),
-        sum(one.memory_mib for one in placements),
-        sum(len(one.gpus) * one.gpu_milli for one in placements),
+        sum(place.cpu_milli for place in placements),
+        sum(place.memory_mib for place in placements),
+        sum(len(place.gpus) * place.gpu_milli for place in placements),
     )
 
 

@@ -197,9 +197,9 @@ class NodeTable:
     def _put_power(self, row: int, power: NodePower) -> None:
         self.cpu_mw[row], self.idle_uw[row] = power.cpu, power.idle
         self.gpu_mw[row] = self.gpu_idle_mw[row] = 0
-        for index, one in power.gpus.items():
+        for index, watts in power.gpus.items():
             if index < GPUS_MAX:
-                self.gpu_mw[row, index], self.gpu_idle_mw[row, index] = one
+                self.gpu_mw[row, index], self.gpu_idle_mw[row, index] = watts
         self.gpu_watts[row] = self.gpu_mw[row].max() / 1000
         self.slices.pop(row, None)
         if power.devices:

@@ -86,8 +86,8 @@ def drawn_on(table: NodeTable, rows: Ints) -> Ints:
 
 def _slices_drawn(table: NodeTable, row: int) -> int:
     return sum(
-        table.devices_taken[kind][row].bit_count() * (one.full - one.idle)
-        for kind, one in table.slices.get(row, {}).items()
+        table.devices_taken[kind][row].bit_count() * (draw.full - draw.idle)
+        for kind, draw in table.slices.get(row, {}).items()
         if kind in table.devices_taken
     )
 
@@ -102,10 +102,10 @@ def needed(rows: NodeSlice) -> Ints:
     if ask.devices and table.slices:
         where = np.arange(table.rows)[rows.at]
         kinds = [
-            {kind: one.full - one.idle for kind, one in table.slices.get(row, {}).items()} for row in where.tolist()
+            {kind: draw.full - draw.idle for kind, draw in table.slices.get(row, {}).items()} for row in where.tolist()
         ]
         need = need + np.array(
-            [sum(count * one.get(kind, 0) for kind, count in ask.devices) for one in kinds], np.int64
+            [sum(count * slices.get(kind, 0) for kind, count in ask.devices) for slices in kinds], np.int64
         )
     return need
 

@@ -163,9 +163,9 @@ class Timeline:
         spans = [span for span in spans if span.row < self._rows and (span.start == -inf or span.until > self._now)]
         changes = [(span.row, max(span.start, self._now), -1, span) for span in spans if span.start > -inf]
         changes += [(span.row, max(span.until, self._now), +1, span) for span in spans if span.until < inf]
-        rows = np.array([*range(self._rows), *(one[0] for one in changes)], np.int64)
-        at = np.array([self._now] * self._rows + [one[1] for one in changes])
-        amounts = [one[2] * self._amounts(one[0], one[3].use) for one in changes]
+        rows = np.array([*range(self._rows), *(change[0] for change in changes)], np.int64)
+        at = np.array([self._now] * self._rows + [change[1] for change in changes])
+        amounts = [change[2] * self._amounts(change[0], change[3].use) for change in changes]
         moves = np.concatenate([self._free, np.array(amounts, np.int64).reshape(-1, len(self._free)).T], axis=1)
         order = np.lexsort((at, rows))
         rows, at, moves = rows[order], at[order], moves[:, order]

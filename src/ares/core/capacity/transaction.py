@@ -175,7 +175,7 @@ def taken_by(table: NodeTable, row: int, place: Placement) -> Allocation:
     gpus = place.gpus
     if gpus and not set(gpus) <= (there := {gpu.index for gpu in info.gpus if not gpu.mig}):
         gpus = tuple(gpu for gpu in gpus if gpu in there)
-    numa = next((at for at, one in enumerate(info.numa) if one.index == place.numa), None)
+    numa = next((at for at, domain in enumerate(info.numa) if domain.index == place.numa), None)
     return Allocation(row, place.cpu_milli, place.memory_mib, gpus, place.gpu_milli, devices, numa)
 
 

@@ -24,16 +24,16 @@ def spent_by(state: JobState, now: float, fate: Fate) -> tuple[Spent, ...]:
     if state.phase not in BOUND or since is None or not state.rates:
         return state.spent
     more = _each(state.placements, state.rates, max(0.0, now - since), fate)
-    return merged([*(replace(one, fate=fate) if one.fate == "open" else one for one in state.spent), *more])
+    return merged([*(replace(part, fate=fate) if part.fate == "open" else part for part in state.spent), *more])
 
 
 def merged(parts: Iterable[Spent]) -> tuple[Spent, ...]:
     """One entry for each pool, GPU model and fate, in the order of their first appearance."""
     sums: dict[tuple[str, str, Fate], Spent] = {}
-    for one in parts:
-        key = (one.pool, one.gpu_model, one.fate)
+    for part in parts:
+        key = (part.pool, part.gpu_model, part.fate)
         before = sums.get(key)
-        sums[key] = one if before is None else added(before, one)
+        sums[key] = part if before is None else added(before, part)
     return tuple(sums.values())
 
 

@@ -79,7 +79,7 @@ def _node_power(
         cpu=_milli(cpu_watts if pool.cpu_watts is None else pool.cpu_watts),
         gpus={index: powers[index] for index, _, mig in gpus if not mig},
         devices={kind: _slice(kind, whole) for kind in kinds} if cut else {},
-        idle=1000 * sum(one.idle for one in powers.values()),
+        idle=1000 * sum(power.idle for power in powers.values()),
     )
 
 

@@ -1,4 +1,5 @@
-"""Why a job does not start although there is room: the room is held for jobs ahead of it that start later."""
+"""Why a job does not start although there is room: the room is held for jobs ahead of it that start later, or the job
+ends sooner on a better GPU."""
 
 from collections.abc import Iterator
 from math import inf
@@ -9,9 +10,15 @@ from ares.api.decisions import Promise
 from ares.api.reasons import Reason
 from ares.core.capacity.bookings import claim_of
 from ares.core.capacity.claims import Claim
-from ares.core.queue.waiting import ClassKey
+from ares.core.queue.overlay import QueueOverlay
+from ares.core.queue.waiting import ClassKey, QueueView
+from ares.core.schedule.actions.pace import paced
 from ares.core.schedule.cluster import Cluster
+from ares.core.schedule.pace import PacedJob
 from ares.core.schedule.trial import Trial
+from ares.core.text import clock, span
+from ares.model.job import JobSpec
+from ares.model.state import JobState
 
 # Claims that are looked at for one job, the earliest first: an answer must not wait for thousands.
 _CLAIMS_MAX = 256
@@ -19,7 +26,7 @@ _CLAIMS_MAX = 256
 
 def held_back(cluster: Cluster, job: str, key: ClassKey, runs_s: float, now: float) -> Reason | None:
     """None when no claim keeps the job from starting now."""
-    claims = sorted(_in_its_way(cluster, job, key), key=lambda one: one.start)
+    claims = sorted(_in_its_way(cluster, job, key), key=lambda claim: claim.start)
     if not claims:
         return None
     with Trial.what_if(cluster, now) as trial:
@@ -100,3 +107,44 @@ def _span(seconds: float) -> str:
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60} min"
     return f"{whole // 60} min" if whole >= 120 else f"{whole} s"
+
+
+# Letters whose names begin with a vowel: models are mostly spelled.
+_SPELLED = frozenset("AEFHILMNORSX")
+
+
+def named(model: str) -> str:
+    """an A100, a V100."""
+    return f"{'an' if model[:1].upper() in _SPELLED else 'a'} {model}"
+
+
+def paced_jobs(cluster: Cluster, now: float, waiting: QueueView | None = None) -> dict[str, PacedJob]:
+    """Where and when each job is to run that says how long it runs on which GPU model, as things are now."""
+    if "pace" not in cluster.profile.actions:
+        return {}
+    cluster.prepare()
+    with Trial.what_if(cluster, now, waiting) as trial:
+        return paced(trial)
+
+
+def would_wait(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Reason | None:
+    """Why a job that is not there yet would wait although it fits. The cluster is left as it was."""
+    if not spec.expected_runtimes_s:
+        return None
+    job = paced_jobs(cluster, now, QueueOverlay(cluster.waiting, state, spec)).get(state.id)
+    return None if job is None else waits_for_faster(job, now)
+
+
+def waits_for_faster(job: PacedJob, now: float) -> Reason | None:
+    """None when the job starts now, or there is no free GPU that it does without."""
+    if job.start <= now or job.instead is None:
+        return None
+    model, runs_s = job.instead
+    sooner_s = now + runs_s - job.end
+    better = "GPUs" if job.model is None else named(job.model)
+    message = (
+        f"waits for {better}, free at about {clock(job.start, now)}: there it ends {span(sooner_s)} sooner than on the "
+        f"{model} that is free now, by the run times it states"
+    )
+    numbers = {"waitsS": int(job.start - now), "soonerS": int(sooner_s)}
+    return Reason(code="WAITING_FOR_FASTER", message=message, numbers=numbers)

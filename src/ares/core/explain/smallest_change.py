@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from math import inf
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from ares.api.decisions import Change
@@ -25,8 +24,6 @@ class _SpecChange(NamedTuple):
     spec: JobSpec
 
 
-# Fields whose entries are named by people.
-_BY_NAME = frozenset({"selector", "licences", "devices", "expectedRuntimesS"})
 # Nothing is booked further ahead.
 _LONGEST_S = 400 * 86_400
 # What giving up a wish about the place costs, against shares of resources between 0 and 1.
@@ -188,12 +185,14 @@ def _wider(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
 
 def _tolerate(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
     records = [record for record in trial.cluster.table.records if record is not None]
-    taints = {(taint.key, taint.value) for one in records for taint in (*one.info.taints, *one.taints)}
+    taints = {(taint.key, taint.value) for record in records for taint in (*record.info.taints, *record.taints)}
     for key, value in sorted(taints):
         toleration = Toleration(key=key, value=value)
         if toleration not in spec.tolerations:
             changed = replace(spec, tolerations=(*spec.tolerations, toleration))
-            fields = {"tolerations": [{"key": one.key, "value": one.value} for one in changed.tolerations]}
+            fields = {
+                "tolerations": [{"key": tolerated.key, "value": tolerated.value} for tolerated in changed.tolerations]
+            }
             yield _SpecChange(_TOLERATE, fields, f"tolerate the taint {key}={value}", changed)
 
 
@@ -331,31 +330,3 @@ _CHANGES: tuple[_Maker, ...] = (
     _numa, _wider, _tolerate, _preemptible, _fewer_wishes, _fewer_licences,
     _shorter, _scaled, _free_of_wishes,
 )  # fmt: skip
-
-
-def changed_spec(spec: JobSpec, change: Change) -> JobSpec:
-    """The job with the change made: fields are dotted names as in JSON; None takes an entry away."""
-    tree: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(spec))
-    for dotted, value in change.fields.items():
-        _put(tree, dotted, value)
-    return msgspec.convert(tree, JobSpec)
-
-
-def _put(branch: Any, dotted: str, value: Any) -> None:
-    name, _, rest = dotted.partition(".")
-    if isinstance(branch, list):
-        _put(cast("list[Any]", branch)[int(name)], rest, value)
-    elif not rest:
-        _set(branch, name, value)
-    elif name in _BY_NAME:
-        # What follows is one name, which may have dots in it.
-        _set(branch.setdefault(name, {}), rest, value)
-    else:
-        _put(branch.setdefault(name, {}), rest, value)
-
-
-def _set(branch: Any, name: str, value: Any) -> None:
-    if value is None:
-        branch.pop(name, None)
-    else:
-        branch[name] = value

@@ -22,6 +22,7 @@ from ares.core.schedule.gang import below_caps, by_domain, free_by_domain, place
 from ares.core.schedule.trial import Trial
 
 _NEAREST = 5
+_NO_NODES = Reason(code="NO_NODES", message="no node is registered", numbers={"nodes": 0})
 
 
 class _Stages(NamedTuple):
@@ -46,17 +47,19 @@ def why_waiting(cluster: Cluster, key: ClassKey, now: float) -> Reason | None:
     reasons = [reason(cluster, key, ask, now) for ask in key.asks]
     if None in reasons:
         return None
-    return next((one for one in reasons if one is not None and one.remedy != "yours"), reasons[0])
+    return next((why for why in reasons if why is not None and why.remedy != "yours"), reasons[0])
 
 
 def infeasible(cluster: Cluster, key: ClassKey, now: float) -> Reason | None:
     """Why no alternative of the job could run even if everything were free and ready: the reason of the first."""
     cluster.prepare()
-    trial = Trial.what_if(cluster, now)
+    # Only licences and limits stand in the way of a job besides nodes: without them there is nothing to try.
+    trial = Trial.what_if(cluster, now) if key.licences or cluster.profile.shares else None
     found: list[Reason] = []
     for ask in key.asks:
-        gate = trial.gate(key, ask)
-        never = _never(cluster.evaluations, ask) or (gate if gate and gate.code.startswith("INFEASIBLE") else None)
+        never = _never(cluster.evaluations, ask)
+        if never is None and trial is not None and (gate := trial.gate(key, ask)) is not None:
+            never = gate if gate.code.startswith("INFEASIBLE") else None
         if never is None:
             return None
         found.append(never)
@@ -79,7 +82,7 @@ def explain_ask(cluster: Cluster, key: ClassKey, ask: Ask, now: float) -> AskExp
 
 
 def _wakes(evaluations: Evaluations, name: str) -> tuple[str, ...]:
-    return next((one.wakes for filter_name, one in evaluations.rules.filters if filter_name == name), ())
+    return next((filter_.wakes for filter_name, filter_ in evaluations.rules.filters if filter_name == name), ())
 
 
 def _stages_now(evaluations: Evaluations, ask: Ask) -> _Stages:
@@ -89,8 +92,12 @@ def _stages_now(evaluations: Evaluations, ask: Ask) -> _Stages:
 
 def _never(evaluations: Evaluations, ask: Ask) -> Reason | None:
     """Why not even empty, ready nodes would be enough."""
-    seen = evaluations.rows(ask, emptied=True)
     rows = np.flatnonzero(evaluations.table.exists)
+    if not len(rows):
+        return _NO_NODES
+    if ask.ranks == 1 and not ask.near and evaluations.ever(ask):
+        return None
+    seen = evaluations.rows(ask, emptied=True)
     stages = _Stages(evaluations.stages(seen)[rows].astype(np.int64), rows)
     missed = _first_miss(evaluations, seen, stages, ever=True)
     if missed is not None or ask.ranks == 1:
@@ -111,7 +118,7 @@ def _first_miss(evaluations: Evaluations, seen: NodeSlice, stages: _Stages, *, e
     """The reason of the last filter that any node reached; None when some node passes them all."""
     filters = evaluations.rules.filters
     if not len(stages.rows):
-        return Reason(code="NO_NODES", message="no node is registered", numbers={"nodes": 0})
+        return _NO_NODES
     furthest = int(stages.stage.max())
     if furthest == len(filters):
         return None
@@ -128,15 +135,15 @@ def _nearest(evaluations: Evaluations, ask: Ask, stages: _Stages) -> tuple[NearM
     # The few that came furthest are enough to be exact about.
     for at in refused[np.argsort(-stages.stage[refused], kind="stable")][: 8 * _NEAREST].tolist():
         row, number = int(stages.rows[at]), int(stages.stage[at])
-        name, one = filters[number]
-        why = one.explain(Miss(seen, np.array([row]), False))
+        name, filter_ = filters[number]
+        why = filter_.explain(Miss(seen, np.array([row]), False))
         # Where no node ever has enough, only the total is told.
         lacks = why.numbers.get("asked", 0) - why.numbers.get("free", why.numbers.get("total", 0))
         record = evaluations.table.records[row]
         node = record.info.name if record is not None else ""
         near = NearMiss(node=node, refused_by=name, message=why.message, numbers=why.numbers)
         misses.append((-number, lacks, row, near))
-    return tuple(near for *_, near in sorted(misses, key=lambda one: one[:3])[:_NEAREST])
+    return tuple(near for *_, near in sorted(misses, key=lambda miss: miss[:3])[:_NEAREST])
 
 
 def _gang_never(evaluations: Evaluations, ask: Ask, passing: Ints) -> Reason | None:

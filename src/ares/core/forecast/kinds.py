@@ -49,8 +49,14 @@ def kind_of(spec: JobSpec, account: str, gpu_model: str | None = None) -> JobKin
     asks, gang = spec.resources, spec.gang
     ranks = 1 if gang is None else gang.ranks
     devices = "".join(f"+{count}{kind}" for kind, count in sorted(asks.devices.items())) if asks.devices else ""
-    shape = f"{ranks}x{asks.cpu_milli}c{asks.memory_mib}m{asks.gpus}g{asks.gpu_milli}{devices}"
+    shape = _shape(ranks, asks.cpu_milli, asks.memory_mib, asks.gpus, asks.gpu_milli, devices)
     return JobKind(account, spec.name, shape, spec.time_limit_s, gpu_model)
+
+
+@lru_cache(maxsize=4096)
+def _shape(ranks: int, cpu_milli: int, memory_mib: int, gpus: int, gpu_milli: int, devices: str) -> str:
+    """Jobs of one shape share its name."""
+    return f"{ranks}x{cpu_milli}c{memory_mib}m{gpus}g{gpu_milli}{devices}"
 
 
 @lru_cache(maxsize=4096)

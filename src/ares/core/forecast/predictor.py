@@ -4,13 +4,18 @@ from math import exp, log
 from typing import NamedTuple, TypeVar
 
 from ares.api.predictions import Accuracy
-from ares.core.forecast.accuracy import AccuracyCount, JudgedData, distance
 from ares.core.forecast.estimate import Estimate, stated
-from ares.core.forecast.features import features_of
 from ares.core.forecast.kinds import LEVELS, OTHERS_MIN, JobKind, keys_of, kind_of, on_model
-from ares.core.forecast.recent import RecentValues
-from ares.core.forecast.spread import IntervalEnds, Spread, SpreadData
-from ares.core.forecast.trees import Forest
+from ares.core.forecast.spread import (
+    AccuracyCount,
+    IntervalEnds,
+    JudgedData,
+    RecentValues,
+    Spread,
+    SpreadData,
+    distance,
+)
+from ares.core.forecast.trees import Forest, features_of
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy
@@ -101,9 +106,12 @@ class _Predicted(NamedTuple):
 
 
 class _Met(NamedTuple):
-    spec: JobSpec
+    """The specification itself is not kept: of a hundred thousand jobs that wait it would be most of what they take."""
+
     kind: JobKind
     said: _Predicted
+    # Whether the job says how long it runs.
+    states: bool
 
 
 class Predictor:
@@ -160,17 +168,16 @@ class Predictor:
 
     def _say(self, spec: JobSpec, kind: JobKind) -> _Predicted:
         said, past = stated(spec, kind.gpu_model), self._modelled(spec, kind) or self._past(kind)
-        used, policy, bucket = said, self.policy, _bucket_stated(spec)
+        used, policy, states = said, self.policy, _states(spec)
+        bucket = own = _bucket_stated(states)
         longest = _as_stated(spec, said) if policy.source == "stated" else _longest(spec, said, past)
         if policy.source != "stated":
-            if past is not None and (not _states(spec) or self._goes_by_history(kind.account)):
+            if past is not None and (not states or self._goes_by_history(kind.account)):
                 basis = f"{past.runs} run{'' if past.runs == 1 else 's'} {past.words}"
                 used, bucket = Estimate(past.seconds, past.seconds, past.seconds, basis), past.bucket
             used = None if used is None else self._with_interval(used, bucket, spec.time_limit_s)
         used = None if used is None else used._replace(longest=longest)
-        return _Predicted(
-            used, said, past, self._ends(_bucket_stated(spec)), None if past is None else self._ends(past.bucket)
-        )
+        return _Predicted(used, said, past, self._ends(own), None if past is None else self._ends(past.bucket))
 
     def _ends(self, bucket: str) -> IntervalEnds | None:
         spread = self._spreads.get(bucket)
@@ -250,10 +257,12 @@ class Predictor:
         known = self._met.get(job_id)
         kind = kind_of(spec, account, gpu_model)
         if known is None:
-            known = self._met[job_id] = _Met(spec, kind, self._say(spec, kind))
+            known = self._met[job_id] = _Met(kind, self._say(spec, kind), _states(spec))
         elif known.kind != kind:
-            # Only its GPU model is new.
-            self._met[job_id] = known._replace(kind=kind)
+            # Its GPU model is new, or it asks for something else by now.
+            same = known.kind._replace(gpu_model=kind.gpu_model) == kind
+            known = known._replace(kind=kind) if same else _Met(kind, self._say(spec, kind), _states(spec))
+            self._met[job_id] = known
         return known.said.used
 
     def ended(self, job_id: str, ran_s: float | None) -> None:
@@ -265,7 +274,7 @@ class Predictor:
     def learn(self, spec: JobSpec, account: str, ran_s: float, gpu_model: str | None = None) -> None:
         """A job ran this long, to its end. What would have been said about it is judged before it is learned from."""
         kind = kind_of(spec, account, gpu_model)
-        self._learn(_Met(spec, kind, self._say(spec, kind)), ran_s)
+        self._learn(_Met(kind, self._say(spec, kind), _states(spec)), ran_s)
 
     def _learn(self, job: _Met, ran_s: float) -> None:
         ran_s, kind = max(_SHORTEST_S, ran_s), job.kind
@@ -282,8 +291,8 @@ class Predictor:
         if past is not None:
             self._spread(past.bucket).judge(past.seconds, ran_s, given=past_ends)
         if said is not None:
-            self._spread(_bucket_stated(job.spec)).judge(max(said.seconds, _SHORTEST_S), ran_s, given=stated_ends)
-        if said is not None and past is not None and _states(job.spec):
+            self._spread(_bucket_stated(job.states)).judge(max(said.seconds, _SHORTEST_S), ran_s, given=stated_ends)
+        if said is not None and past is not None and job.states:
             of_stated, of_history, compared = self._trust.pop(job.kind.account, (0.0, 0.0, 0))
             self._trust[job.kind.account] = (
                 _COMPARED_DECAY * of_stated + distance(said.seconds, ran_s),
@@ -345,8 +354,8 @@ def _states(spec: JobSpec) -> bool:
     return spec.expected_runtime_s is not None or bool(spec.expected_runtimes_s)
 
 
-def _bucket_stated(spec: JobSpec) -> str:
-    return "stated" if _states(spec) else "limit"
+def _bucket_stated(states: bool) -> str:
+    return "stated" if states else "limit"
 
 
 def _ratio_key(one: str, other: str) -> str:

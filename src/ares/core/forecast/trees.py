@@ -1,14 +1,17 @@
-"""A trained model of run times: boosted trees as plain arrays, walked here. Training happens elsewhere."""
+"""A trained model of run times: what it is told about a job, and boosted trees as plain arrays, walked here. Training
+happens elsewhere."""
 
-from collections.abc import Sequence
-from math import exp
+from collections.abc import Mapping, Sequence
+from math import exp, log, log1p, nan
 from typing import Annotated
 
 from msgspec import Meta
 
 from ares.api.predictions import HeldOut
-from ares.core.forecast.features import FEATURES
+from ares.core.forecast.kinds import JobKind, keys_of
+from ares.core.forecast.spread import RecentValues
 from ares.model.base import Note, Record
+from ares.model.job import JobSpec
 
 # A new meaning of the features makes older models useless.
 FORMAT = 1
@@ -91,3 +94,39 @@ def _check(model: TreeModel) -> None:
                 # Children come later, so every walk ends.
                 if not at < child < len(tree.feature):
                     raise BadModel(f"tree {number}, node {at}: child {child} must come after it and exist")
+
+
+# Levels whose runs are features, by their place among all levels.
+_TOLD = {
+    "like": 0, "name_limit": 1, "name_shape": 2, "name": 3, "user": 6, "tenant_like": 7, "shape_limit": 10, "all": 11,
+}  # fmt: skip
+FEATURES = (
+    "limit", "stated", "cpus", "memory", "gpus", *(f"{name}_median" for name in _TOLD),
+    "like_latest", "like_high", "like_runs", "user_latest", "user_high", "user_runs",
+)  # fmt: skip
+
+
+def features_of(spec: JobSpec, kind: JobKind, histories: Mapping[str, RecentValues]) -> tuple[float, ...]:
+    """NaN for what is not known. Times are logarithms of seconds."""
+    ranks = 1 if spec.gang is None else spec.gang.ranks
+    asks, keys = spec.resources, keys_of(kind)
+    told = {name: histories.get(keys[at]) for name, at in _TOLD.items()}
+    plain = (
+        _log(spec.time_limit_s),
+        _log(spec.expected_runtime_s),
+        log1p(asks.cpu_milli * ranks),
+        log1p(asks.memory_mib * ranks),
+        log1p(asks.gpus * asks.gpu_milli * ranks),
+    )
+    medians = (nan if recent is None else _log(recent.quantile(0.5)) for recent in told.values())
+    return (*plain, *medians, *_more(told["like"]), *_more(told["user"]))
+
+
+def _more(recent: RecentValues | None) -> tuple[float, float, float]:
+    if recent is None:
+        return nan, nan, 0.0
+    return _log(recent.values[0]), _log(recent.quantile(0.9)), float(len(recent))
+
+
+def _log(seconds: float | None) -> float:
+    return nan if seconds is None else log(max(1.0, seconds))

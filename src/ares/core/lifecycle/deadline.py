@@ -8,14 +8,21 @@ Outcome = Literal["met", "missed"]
 
 
 def first_start(state: JobState, at: float) -> dict[str, Any]:
-    """What to note when an attempt starts: only of jobs that should have started by some time, and only once."""
+    """What to note at the first start: of jobs that should have started by some time; of others only when they are
+    bound again."""
     return {"first_started_at": at} if state.start_by_at is not None and state.first_started_at is None else {}
+
+
+def started_before(state: JobState) -> dict[str, Any]:
+    """What to note when the next attempt takes the place of one that ran: that one did."""
+    ran = state.started_at is not None and state.first_started_at is None
+    return {"first_started_at": state.started_at} if ran else {}
 
 
 def outcome(state: JobState) -> Outcome | None:
     """None without a deadline, while it is open, and for a job that was cancelled before it was decided."""
     parts = [
-        one(state) for wanted, one in ((state.start_by_at, _start), (state.deadline_at, _end)) if wanted is not None
+        part(state) for wanted, part in ((state.start_by_at, _start), (state.deadline_at, _end)) if wanted is not None
     ]
     if "missed" in parts:
         return "missed"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ares.core.energy.meter import Fate, kept_rates
 from ares.core.lifecycle import fences, outputs, retry
 from ares.core.lifecycle.handlers import assembled
-from ares.core.lifecycle.inputs import AssemblyOver, Context, Exit, LeaseLost, Preempt, Release, Stepped
+from ares.core.lifecycle.inputs import AssemblyOver, Context, Exit, LeaseLost, Preempt, Release, SendBack, Stepped
 from ares.core.lifecycle.ledger import UnnumberedEntry, agent, commit, grants, nodes_of, where
 from ares.core.lifecycle.ranks import held, metered, numbered, place_of, settled, size_limits, why_not_preemptible
 from ares.core.refusal import Refusal
@@ -41,7 +41,7 @@ def finish(job: Job, what: Exit, context: Context) -> Stepped | Refusal:
     what = _together(state, what)
     if what.exit.failure is not None:
         return _ended(job, what, context, place)
-    if {one.rank for one in state.placements} <= set(ended):
+    if {placement.rank for placement in state.placements} <= set(ended):
         return _ended(job, what, context, place)
     # The report of its start may never come.
     started = state.started_ranks if what.rank in state.started_ranks else (*state.started_ranks, what.rank)
@@ -77,7 +77,7 @@ def _ended(job: Job, what: Exit, context: Context, place: Placement) -> Stepped:
     )
     return commit(
         state, context.now, (entry,), result,
-        phase="SUCCEEDED", exit=what.exit, ended_at=context.now, output_bytes=sum(one.size for one in result.outputs),
+        phase="SUCCEEDED", exit=what.exit, ended_at=context.now, output_bytes=sum(file.size for file in result.outputs),
         fence=fences.revoked(state.fence) if over["lingering"] else state.fence, **over,
     )  # fmt: skip
 
@@ -181,6 +181,24 @@ def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refusal:
         phase="PREEMPTED", fence=fences.revoked(state.fence), reason=what.reason, lingering=True,
         value=None, outputs=(), preemptions=state.preemptions + 1, preempted_at=context.now, hold=what.hold,
         **settled(state, context.now, "lost"),
+    )  # fmt: skip
+
+
+def send_back(job: Job, what: SendBack, context: Context) -> Stepped | Refusal:
+    """A person's preemption: the job saves its work and waits again. It uses up no retry, and does not count among the
+    preemptions that protect a job from more of them."""
+    state = job.state
+    if job.spec.effects == "unsafe" or job.spec.restart == "never":
+        why = "its effects are unsafe, so it" if job.spec.effects == "unsafe" else "its restart policy is never, so it"
+        message = f"job {state.id} cannot be sent back to the queue: {why} is never started twice"
+        fix = "let it end, or cancel it and submit it anew"
+        return Refusal(code="not-allowed", message=message, fix=fix)
+    reason = what.reason or f"sent back to the queue by {what.by}"
+    entry = UnnumberedEntry("requeue-requested", reason, what.by, where(held(state)), state.fence)
+    return commit(
+        state, context.now, (entry,),
+        phase="PREEMPTED", fence=fences.revoked(state.fence), reason=reason, lingering=True, value=None, outputs=(),
+        requeues=state.requeues + 1, **settled(state, context.now, "lost"),
     )  # fmt: skip
 
 

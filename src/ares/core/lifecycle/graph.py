@@ -6,15 +6,20 @@ Anything that is not in the table is refused. The diagram in the docs is drawn f
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ares.core.lifecycle import endings, fences, handlers
+from ares.core.lifecycle import endings, fences, handlers, updates, waiting
 from ares.core.lifecycle.inputs import (
     AssemblyOver,
+    BeginDue,
     Bind,
     Cancel,
     Context,
     Exit,
+    HoldBack,
     Input,
     LeaseLost,
+    LetGo,
+    NeedsMet,
+    NeedsUnmet,
     Nominate,
     Preempt,
     RanksResized,
@@ -22,7 +27,9 @@ from ares.core.lifecycle.inputs import (
     Release,
     RetryDue,
     RetryNow,
+    SendBack,
     Stepped,
+    Update,
 )
 from ares.core.lifecycle.ledger import UnnumberedEntry, commit
 from ares.core.refusal import Refusal
@@ -48,6 +55,16 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
     ("PENDING", Bind): _to(handlers.bind, "STAGING"),
     ("PENDING", Nominate): _to(handlers.nominate, "PENDING"),
     ("PENDING", Cancel): _to(handlers.cancel, "CANCELLED"),
+    ("PENDING", Update): _to(updates.update, "PENDING"),
+    ("PENDING", HoldBack): _to(waiting.hold, "WAITING"),
+    # As long as any of three keeps it: a person, the time before which it must not begin, or what it needs.
+    ("WAITING", HoldBack): _to(waiting.hold, "WAITING"),
+    ("WAITING", LetGo): _to(waiting.let_go, "WAITING", "PENDING"),
+    ("WAITING", BeginDue): _to(waiting.begin_due, "PENDING"),
+    ("WAITING", NeedsMet): _to(waiting.needs_met, "WAITING", "PENDING"),
+    ("WAITING", NeedsUnmet): _to(waiting.needs_unmet, "SKIPPED", "FAILED", "WAITING", "PENDING"),
+    ("WAITING", Cancel): _to(handlers.cancel, "CANCELLED"),
+    ("WAITING", Update): _to(updates.update, "WAITING"),
     # A gang runs when all its ranks have started.
     ("STAGING", RankStarted): _to(handlers.start, "STAGING", "RUNNING"),
     # The report of the start may come together with the report of the end, or not at all.
@@ -56,6 +73,8 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
     ("STAGING", AssemblyOver): _to(endings.assembly_over, "RETRYING", "FAILED"),
     ("STAGING", Preempt): _to(endings.preempt, "PREEMPTED"),
     ("STAGING", Cancel): _to(handlers.cancel, "CANCELLED"),
+    ("STAGING", Update): _to(updates.update, "STAGING"),
+    ("STAGING", SendBack): _to(endings.send_back, "PREEMPTED"),
     ("RUNNING", RankStarted): _to(handlers.start, "RUNNING"),
     ("RUNNING", Exit): _to(endings.finish, "RUNNING", "SUCCEEDED", "FAILED", "RETRYING"),
     ("RUNNING", LeaseLost): _to(endings.lease_lost, "RUNNING", "RETRYING", "FAILED", "UNKNOWN"),
@@ -63,12 +82,17 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
     ("RUNNING", Release): _to(endings.release, "RUNNING"),
     ("RUNNING", Preempt): _to(endings.preempt, "PREEMPTED"),
     ("RUNNING", Cancel): _to(handlers.cancel, "CANCELLED"),
+    ("RUNNING", Update): _to(updates.update, "RUNNING"),
+    ("RUNNING", SendBack): _to(endings.send_back, "PREEMPTED"),
     ("PREEMPTED", Release): _to(endings.release, "PREEMPTED", "PENDING"),
     ("PREEMPTED", Cancel): _to(handlers.cancel, "CANCELLED"),
+    ("PREEMPTED", Update): _to(updates.update, "PREEMPTED"),
     ("RETRYING", RetryDue): _to(handlers.retry_due, "PENDING"),
     ("RETRYING", RetryNow): _to(handlers.retry_now, "PENDING"),
     ("RETRYING", Release): _to(endings.release, "RETRYING"),
     ("RETRYING", Cancel): _to(handlers.cancel, "CANCELLED"),
+    ("RETRYING", Update): _to(updates.update, "RETRYING"),
+    ("RETRYING", HoldBack): _to(waiting.hold, "WAITING"),
     # Final, and yet something of the last attempt may have to be confirmed gone.
     ("SUCCEEDED", Release): _to(endings.release, "SUCCEEDED"),
     ("FAILED", Release): _to(endings.release, "FAILED"),
@@ -98,6 +122,7 @@ def begin(
     note: str = "",
     cost_estimate: float = 0.0,
     estimated_s: float = 0.0,
+    flow: str | None = None,
 ) -> Stepped:
     """The first state of an admitted job and its first ledger entry."""
     wants = spec.resources
@@ -108,6 +133,8 @@ def begin(
         submitter_id=submitter_id, team=spec.team, trace=trace,
         deadline_at=spec.deadline_at, start_by_at=spec.start_by_at, sla=spec.sla,
         submitted_at=context.now, queued_at=context.now, cost_estimate=cost_estimate, estimated_s=estimated_s,
+        phase=waiting.first_phase(spec, flow, context.now), held_by=submitted_by if spec.held else "",
+        flow=flow, is_finally=spec.finally_,
     )  # fmt: skip
     reason = ": ".join(part for part in (f"retry of {retry_of}" if retry_of else "", note) if part)
     return commit(unborn, context.now, (UnnumberedEntry("submitted", reason, submitted_by, data),))
@@ -130,6 +157,8 @@ def _refusal(state: JobState, what: Input) -> Refusal:
         advice = "; a finished job is retried as a new job" if isinstance(what, RetryNow) else ""
         message = f"job {state.id} is already {state.phase}, which is final{advice}"
         return Refusal(code="terminal", message=message)
+    if isinstance(what, HoldBack | LetGo):
+        return waiting.not_held(state, what)
     if isinstance(what, (*_FENCED, Release)) and what.fence != state.fence:
         return fences.stale(state, what.fence)
     return Refusal(code="not-allowed", message=f"job {state.id} is {state.phase}; {kind} does not apply to it")
@@ -143,4 +172,7 @@ def diagram() -> str:
             labels.setdefault((phase, target), []).append(str(kind.__struct_config__.tag))
     lines = [f"    {source} --> {target}: {', '.join(names)}" for (source, target), names in labels.items()]
     ends = [f"    {phase} --> [*]" for phase in sorted(TERMINAL)]
-    return "\n".join(["stateDiagram-v2", "    [*] --> PENDING: submit", *lines, *ends]) + "\n"
+    return (
+        "\n".join(["stateDiagram-v2", "    [*] --> PENDING: submit", "    [*] --> WAITING: submit", *lines, *ends])
+        + "\n"
+    )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ares.core.lifecycle import fences
-from ares.core.lifecycle.deadline import first_start
+from ares.core.lifecycle.deadline import first_start, started_before
 from ares.core.lifecycle.inputs import (
     Bind,
     Cancel,
@@ -27,7 +27,7 @@ _NODES_SHOWN = 4
 
 def bind(job: Job, what: Bind, context: Context) -> Stepped | Refusal:
     state, places = job.state, what.placements
-    wrong = _unfit(job.spec, what)
+    wrong = _outdated(state, what.updates) or _unfit(job.spec, what)
     if wrong:
         return Refusal(code="not-allowed", message=f"job {state.id}: {wrong}")
     attempt = state.attempt + 1
@@ -45,7 +45,15 @@ def bind(job: Job, what: Bind, context: Context) -> Stepped | Refusal:
         exit=None, bound_at=context.now, started_at=None, ended_at=None, metered_at=None, rates=what.rates,
         alternative=what.alternative, master_port=what.master_port, hold=(), evicting=(),
         started_ranks=(), ended_ranks=(), generation=0, planned_s=what.planned_s, leaves_at=what.leaves_at,
+        **started_before(state),
     )  # fmt: skip
+
+
+def _outdated(state: JobState, updates: int) -> str:
+    """Why what was decided is not for the job as it is, or nothing."""
+    if updates == state.updates:
+        return ""
+    return f"this was decided when it had been updated {updates} times, by now it was {state.updates} times"
 
 
 def _unfit(spec: JobSpec, what: Bind) -> str:
@@ -114,6 +122,8 @@ def nominate(job: Job, what: Nominate, context: Context) -> Stepped | Refusal:
     state = job.state
     if not what.hold and not state.hold:
         return Refusal(code="not-allowed", message=f"job {state.id}: no room is held for it, so none can be given up")
+    if what.hold and (wrong := _outdated(state, what.updates)):
+        return Refusal(code="not-allowed", message=f"job {state.id}: {wrong}")
     # The record names the victims' owners as far as the tenant may know.
     data = {**what.record, **({"hold": grants(what.hold)} if what.hold else {})}
     entry = UnnumberedEntry("preempting", what.reason, "scheduler", data)
@@ -186,7 +196,8 @@ def retry_due(job: Job, what: RetryDue, context: Context) -> Stepped | Refusal:
         return Refusal(code="not-allowed", message=message)
     if state.lingering:
         return _still_ending(state)
-    return _requeue(state, context, UnnumberedEntry("requeued", "the backoff is over", "controller"))
+    reason = f"the backoff is over; {what.note}" if what.note else "the backoff is over"
+    return _requeue(state, context, UnnumberedEntry("requeued", reason, "controller"))
 
 
 def retry_now(job: Job, what: RetryNow, context: Context) -> Stepped | Refusal:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from ares.model.base import Record
-from ares.model.event import LedgerEvent
-from ares.model.state import ExitInfo, Fence, JobState, OutputFile, Placement, Rate, Result
+from ares.model.job import JobSpec, Unmet
+from ares.model.state import ExitInfo, Fence, JobState, LedgerEvent, OutputFile, Placement, Rate, Result, SpecUpdate
 
 
 class Context(Record, frozen=True):
@@ -30,6 +30,8 @@ class Bind(Record, frozen=True, tag="bind"):
     planned_s: float | None = None
     # The gap it makes use of ends then.
     leaves_at: float | None = None
+    # How often the job was updated until this was decided.
+    updates: int = 0
 
 
 class RankStarted(Record, frozen=True, tag="start"):
@@ -87,6 +89,7 @@ class Nominate(Record, frozen=True, tag="nominate"):
     reason: str
     record: dict[str, Any] = {}
     alternative: int = 0
+    updates: int = 0
 
 
 class RanksResized(Record, frozen=True, tag="resize"):
@@ -105,10 +108,32 @@ class Cancel(Record, frozen=True, tag="cancel"):
     reason: str = ""
 
 
+class Update(Record, frozen=True, tag="update"):
+    """The job asks for something else from now on, which was judged as a submission is."""
+
+    by: str
+    # What it asks for, whole, and what of that is to be kept beside its specification.
+    spec: JobSpec
+    update: SpecUpdate | None
+    # How often it had been updated when this was judged.
+    updates: int
+    reason: str = ""
+    cost_estimate: float = 0.0
+    estimated_s: float = 0.0
+
+
+class SendBack(Record, frozen=True, tag="requeue"):
+    """A person sends a running job back to the queue."""
+
+    by: str
+    reason: str = ""
+
+
 class RetryDue(Record, frozen=True, tag="retry-due"):
-    """The backoff is over that began with the job's `seq`."""
+    """The backoff is over that began with the job's `seq`. `note` is what there is to say to that."""
 
     seq: int
+    note: str = ""
 
 
 class RetryNow(Record, frozen=True, tag="retry-now"):
@@ -125,6 +150,37 @@ class Release(Record, frozen=True, tag="release"):
     ranks: tuple[int, ...] = ()
 
 
+class HoldBack(Record, frozen=True, tag="hold"):
+    """A person keeps the job from being queued."""
+
+    by: str
+    reason: str = ""
+
+
+class LetGo(Record, frozen=True, tag="unhold"):
+    """A person lets a held job go on."""
+
+    by: str
+    reason: str = ""
+
+
+class BeginDue(Record, frozen=True, tag="begin-due"):
+    """The time has come before which the job must not begin."""
+
+
+class NeedsMet(Record, frozen=True, tag="needs-met"):
+    """All that the job needs has happened."""
+
+    reason: str
+
+
+class NeedsUnmet(Record, frozen=True, tag="needs-unmet"):
+    """What the job needs cannot happen any more, or did not in time. `then` says what becomes of the job."""
+
+    reason: str
+    then: Unmet
+
+
 Input = (
     Bind
     | RankStarted
@@ -135,9 +191,16 @@ Input = (
     | Nominate
     | RanksResized
     | Cancel
+    | Update
+    | SendBack
     | RetryDue
     | RetryNow
     | Release
+    | HoldBack
+    | LetGo
+    | BeginDue
+    | NeedsMet
+    | NeedsUnmet
 )
 
 

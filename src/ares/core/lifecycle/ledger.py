@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from ares.core.lifecycle.inputs import Stepped
-from ares.model.event import EventKind, LedgerEvent
-from ares.model.state import Fence, JobState, Placement, Result
+from ares.model.state import EventKind, Fence, JobState, LedgerEvent, Placement, Result
 
 
 class UnnumberedEntry(NamedTuple):

@@ -1,6 +1,10 @@
-"""The files a job hands over: which paths and how many are taken, and how the ranks of a gang share one list."""
+"""What a job hands over: its result, JSON that every part of Ares can read, write and show; and its files: which paths,
+how many, and how the ranks of a gang share one list."""
 
 from collections.abc import Iterable
+from typing import Any
+
+import msgspec
 
 from ares.model.state import OutputFile
 
@@ -55,3 +59,36 @@ def list_flaw(files: Iterable[OutputFile], bytes_max: int | None = None) -> str:
 def of_rank(files: Iterable[OutputFile], rank: int) -> tuple[OutputFile, ...]:
     """The files as they are shown when several ranks hand over files."""
     return tuple(OutputFile(path=f"rank-{rank}/{file.path}", size=file.size, sha256=file.sha256) for file in files)
+
+
+# ---- the result
+
+# Encoders give up somewhat earlier than decoders, and both later or sooner as the stack is deep: stay far below.
+NESTED_MAX = 512
+
+
+def decode_result(data: bytes) -> Any:
+    """Raises ValueError for what is not JSON, or is nested too deeply to be written again."""
+    try:
+        value = msgspec.json.decode(data)
+    except RecursionError:
+        value = None
+    else:
+        if not _reaches(value, NESTED_MAX):
+            return value
+    raise ValueError(f"it is nested more than {NESTED_MAX} levels deep")
+
+
+def _reaches(value: Any, depth: int) -> bool:
+    level: list[Any] = [value]
+    for _ in range(depth):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return value if isinstance(value, list) else ()  # pyright: ignore[reportUnknownVariableType]

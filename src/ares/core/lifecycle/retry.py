@@ -1,11 +1,14 @@
 """Whether a failed attempt is repeated, and after how long. One table of defaults per failure class."""
 
+from math import ceil
 from typing import NamedTuple
 
 from ares.model.base import Record
 from ares.model.job import FailureClass, JobSpec
 from ares.model.state import ExitInfo, JobState
 
+# So many times its first memory an attempt may ask for at most.
+_GROWTH_MAX = 1 << 20
 # Restarts have no budget: beyond this many the power would no longer fit a float.
 _EXPONENT_MAX = 300
 
@@ -125,6 +128,19 @@ def _veto(spec: JobSpec, state: JobState, exit_info: ExitInfo) -> str:
     if exit_info.failure == "exit" and exit_info.code in spec.retry.final_exit_codes:
         return f"code {exit_info.code} is one of its final exit codes"
     return ""
+
+
+def grown_mib(spec: JobSpec, state: JobState, largest_mib: int) -> int | None:
+    """The memory that the next attempt asks for after one that ended for want of it; None: as much as before.
+
+    `spec` is as it was submitted, so that the same failure never makes it grow twice; no node has more than
+    `largest_mib`."""
+    policy, ends = spec.retry, state.retries.get("oom", 0)
+    if policy.oom_memory_factor <= 1.0 or not ends or state.exit is None or state.exit.failure != "oom":
+        return None
+    first = spec.resources.memory_mib
+    most = min(policy.oom_memory_max_mib or largest_mib, largest_mib)
+    return max(first, min(most, ceil(first * min(policy.oom_memory_factor**ends, float(_GROWTH_MAX)))))
 
 
 # ---- How many failed attempts of one tenant are repeated in a minute, and the pause after too many.

@@ -19,9 +19,9 @@ def use_of(states: Iterable[JobState], now: float) -> Use:
     for state in states:
         gpu, cpu = used(state, now)
         gpu_s, cpu_s = gpu_s + gpu, cpu_s + cpu
-        for one in spent_by(state, now, "open"):
-            energy_j, cost = energy_j + one.energy_j, cost + one.cost
-            lost_gpu_s += one.gpu_s if one.fate == "lost" else 0.0
+        for part in spent_by(state, now, "open"):
+            energy_j, cost = energy_j + part.energy_j, cost + part.cost
+            lost_gpu_s += part.gpu_s if part.fate == "lost" else 0.0
         if state.phase in BOUND and state.rates:
             alike = len(state.placements) if len(state.rates) == 1 else 1
             watts += alike * sum(rate.watts for rate in state.rates)
@@ -49,15 +49,15 @@ class _Sum:
     lost_cost: float = 0.0
     name: str = ""
 
-    def add(self, one: Spent) -> None:
-        self.gpu_s += one.gpu_s
-        self.cpu_s += one.cpu_s
-        self.energy_j += one.energy_j
-        self.cost += one.cost
-        if one.fate == "lost":
-            self.lost_gpu_s += one.gpu_s
-            self.lost_cpu_s += one.cpu_s
-            self.lost_cost += one.cost
+    def add(self, part: Spent) -> None:
+        self.gpu_s += part.gpu_s
+        self.cpu_s += part.cpu_s
+        self.energy_j += part.energy_j
+        self.cost += part.cost
+        if part.fate == "lost":
+            self.lost_gpu_s += part.gpu_s
+            self.lost_cpu_s += part.cpu_s
+            self.lost_cost += part.cost
 
     def row(self, key: str) -> UsageRow:
         return UsageRow(
@@ -79,8 +79,8 @@ _KEYS: dict[By, Callable[[JobState, Spent], str]] = {
     "tenant": lambda state, _: state.tenant,
     "team": lambda state, _: f"{state.tenant}/{state.team or 'default'}",
     "user": lambda state, _: f"{state.tenant}/{state.team or 'default'}/{state.submitted_by or 'nobody'}",
-    "pool": lambda _, one: one.pool or "(not known)",
-    "gpu-model": lambda _, one: one.gpu_model or "(no GPU)",
+    "pool": lambda _, part: part.pool or "(not known)",
+    "gpu-model": lambda _, part: part.gpu_model or "(no GPU)",
     "job": lambda state, _: state.id,
 }
 
@@ -106,11 +106,11 @@ class UsageSum:
             parts = _parts(state, self._now)
             total.jobs += bool(parts)
             keys: set[str] = set()
-            for one in parts:
-                key = key_of(state, one)
+            for part in parts:
+                key = key_of(state, part)
                 mine = sums.setdefault(key, _Sum(name=state.name if self._by == "job" else ""))
-                mine.add(one)
-                total.add(one)
+                mine.add(part)
+                total.add(part)
                 keys.add(key)
             for key in keys:
                 sums[key].jobs += 1
@@ -120,7 +120,7 @@ class UsageSum:
         sums = self._sums
         # Only the first groups are sorted: there may be very many.
         order = nsmallest(limit, sums.items(), key=_dearest)
-        rows = tuple(one.row(key) for key, one in order)
+        rows = tuple(group.row(key) for key, group in order)
         return UsageReport(
             by=self._by, since=self._since, until=self._now, known_since=self._known_since, rows=rows,
             total=self._total.row("total"), groups=len(sums),
@@ -128,15 +128,15 @@ class UsageSum:
 
 
 def _dearest(item: tuple[str, _Sum]) -> tuple[float, float, float, str]:
-    key, one = item
-    return -one.cost, -one.gpu_s, -one.cpu_s, key
+    key, sums = item
+    return -sums.cost, -sums.gpu_s, -sums.cpu_s, key
 
 
 def _parts(state: JobState, now: float) -> list[Spent]:
     """All it used, with what was used before rates were known."""
     parts = list(spent_by(state, now, "open"))
     gpu_s, cpu_s = used(state, now)
-    rest_gpu_s, rest_cpu_s = gpu_s - sum(one.gpu_s for one in parts), cpu_s - sum(one.cpu_s for one in parts)
+    rest_gpu_s, rest_cpu_s = gpu_s - sum(part.gpu_s for part in parts), cpu_s - sum(part.cpu_s for part in parts)
     # Beyond what rounding makes.
     if rest_gpu_s > 1e-6 * gpu_s or rest_cpu_s > 1e-6 * cpu_s:
         parts.append(Spent(gpu_s=max(0.0, rest_gpu_s), cpu_s=max(0.0, rest_cpu_s)))

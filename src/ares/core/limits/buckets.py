@@ -48,10 +48,6 @@ class Buckets(Generic[K]):
         """Whether not even one token could be taken."""
         return self._full_at.get(key, now) - now + self._each_s - self._burst_s > 1e-9
 
-    def full_in(self, key: K, now: float) -> float:
-        """Seconds until the bucket is full, if nothing more is taken."""
-        return max(0.0, self._full_at.get(key, now) - now)
-
     def _sweep(self, now: float) -> None:
         self._full_at = {key: full_at for key, full_at in self._full_at.items() if full_at > now}
         # Twice the number of keys left: each key is swept a bounded number of times, however many there are.

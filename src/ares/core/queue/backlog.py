@@ -97,6 +97,8 @@ class Backlog:
         # In each line, by about how long its jobs run.
         self._lines: dict[_Contenders, dict[int, _Works]] = {}
         self._turns: dict[str, tuple[int, _Contenders, int]] = {}
+        # Jobs of a line share its name.
+        self._shared: dict[_Contenders, _Contenders] = {}
         self._next = 0
 
     def __len__(self) -> int:
@@ -107,6 +109,7 @@ class Backlog:
         self.remove(job_id)
         runs_s = _UNKNOWN_S if runs_s == inf else runs_s
         line, length = _Contenders(kind_of(ask), level), _length(runs_s)
+        line = self._shared.setdefault(line, line)
         self._lines.setdefault(line, {}).setdefault(length, _Works()).put(self._next, amount_of(ask) * runs_s)
         self._turns[job_id] = self._next, line, length
         self._next += 1
@@ -121,7 +124,7 @@ class Backlog:
         if not lengths[length]:
             del lengths[length]
         if not lengths:
-            del self._lines[line]
+            del self._lines[line], self._shared[line]
 
     def ahead(self, job_id: str) -> float:
         """Work of jobs that compete for the same, are about as long or shorter, and came before or matter more.

@@ -9,7 +9,7 @@ from math import inf
 
 from ares.core.queue.factors import JobFacts, rank
 from ares.core.queue.shares import Shares
-from ares.core.queue.waiting import WaitingQueue
+from ares.core.queue.waiting import QueueView
 from ares.model.job import PRIORITIES
 from ares.model.profile import Profile
 
@@ -37,9 +37,7 @@ class KeptTurns:
         return (most, True) if most < primary else (primary, False)
 
 
-def kept_turns(
-    waiting: WaitingQueue, promised: Iterable[str], profile: Profile, shares: Shares, now: float
-) -> KeptTurns:
+def kept_turns(waiting: QueueView, promised: Iterable[str], profile: Profile, shares: Shares, now: float) -> KeptTurns:
     """For orders that move while jobs wait; where the order is static, no job loses a turn."""
     if waiting.settled is not None or profile.backfill.strategy not in _PROMISING or "backfill" not in profile.actions:
         return KeptTurns({})

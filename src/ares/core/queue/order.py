@@ -3,6 +3,8 @@
 The order is a function of the jobs' records alone, so a new leader queues them exactly as the old one did.
 """
 
+from functools import lru_cache
+
 from ares.model.job import PRIORITIES, Priority
 from ares.model.state import JobState
 
@@ -14,7 +16,13 @@ Place = tuple[float, float, int, str, int]
 
 def account_of(state: JobState) -> str:
     """Where the job's use is counted: "tenant/team/user"."""
-    return f"{state.tenant}/{state.team or 'default'}/{state.submitted_by or 'nobody'}"
+    return _account(state.tenant, state.team or "default", state.submitted_by or "nobody")
+
+
+@lru_cache(maxsize=4096)
+def _account(tenant: str, team: str, user: str) -> str:
+    """Jobs of one account share its name."""
+    return f"{tenant}/{team}/{user}"
 
 
 def place(state: JobState, start_by: float | None, class_id: int) -> Place:

@@ -59,8 +59,8 @@ def position(
 def _settled(waiting: WaitingQueue, settled: StaticQueue, job: str, tenant: str) -> Steps[Position]:
     before, mine = settled.ahead(job), 0
     for number, (_, _, place) in enumerate(before, start=1):
-        one = waiting.class_of(place[3])
-        mine += one is not None and _tenant(one) == tenant
+        job_class = waiting.class_of(place[3])
+        mine += job_class is not None and _tenant(job_class) == tenant
         if number % _JOBS_AT_A_TIME == 0:
             yield
     return Position(len(before), mine)
@@ -69,12 +69,12 @@ def _settled(waiting: WaitingQueue, settled: StaticQueue, job: str, tenant: str)
 _Key = tuple[float, bool, float, float, Place]
 
 
-def _tenant(one: JobClass) -> str:
-    return one.key.account.split("/", 1)[0]
+def _tenant(job_class: JobClass) -> str:
+    return job_class.key.account.split("/", 1)[0]
 
 
-def _key(one: JobClass, place: Place, ranks: _Ranks) -> _Key:
-    facts = facts_of(place, one.key)
+def _key(job_class: JobClass, place: Place, ranks: _Ranks) -> _Key:
+    facts = facts_of(place, job_class.key)
     primary, secondary = rank(facts, ranks.shares, ranks.order, ranks.now)
     counts, after = ranks.kept.within(job_of(place), facts, primary)
     # The class id is of this process only; the fields before it are unique.

@@ -22,15 +22,15 @@ class BrokenLimit(NamedTuple):
     free: int
 
 
-def hard(one: AccountHolding, asked: Amounts) -> BrokenLimit | None:
-    """The first resource of which `one` would hold more than its hard limit."""
-    if not one.share.hard:
+def hard(holding: AccountHolding, asked: Amounts) -> BrokenLimit | None:
+    """The first resource of which the account would hold more than its hard limit."""
+    if not holding.share.hard:
         return None
     for index, resource in enumerate(RESOURCES):
-        limit = one.share.hard.get(resource)
-        used, more = one.used[index], asked[index]
+        limit = holding.share.hard.get(resource)
+        used, more = holding.used[index], asked[index]
         if limit is not None and more > 0 and used + more > limit:
-            return BrokenLimit(one.path, resource, more, used, limit, max(0, limit - used))
+            return BrokenLimit(holding.path, resource, more, used, limit, max(0, limit - used))
     return None
 
 
@@ -54,17 +54,18 @@ class Shares:
 
     def take(self, account: str, held: Amounts) -> None:
         """A job of this account was placed."""
-        for one in self._path(account):
-            one.take(held)
+        for holding in self._path(account):
+            holding.take(held)
 
-    def part(self, asked: Amounts) -> float:
+    def part(self, cpu_milli: int, memory_mib: int, gpu_milli: int) -> float:
         """The part of the cluster that this is: the largest over the resources."""
-        return max(amount / size for amount, size in zip(asked, self._sizes, strict=True))
+        cpu, memory, gpu = self._sizes
+        return max(cpu_milli / cpu, memory_mib / memory, gpu_milli / gpu)
 
     def held(self, path: str) -> Amounts:
         """What a tenant, a team or a user holds now."""
-        one = self._holdings.get(parent_of(path), {}).get(path)
-        return Amounts(0, 0, 0) if one is None else Amounts(*one.used)
+        holding = self._holdings.get(parent_of(path), {}).get(path)
+        return Amounts(0, 0, 0) if holding is None else Amounts(*holding.used)
 
     def dominant(self, account: str) -> float:
         """0 when the account holds nothing. Compares tenants, then teams, then users; see `drf` for how finely."""
@@ -80,8 +81,8 @@ class Shares:
 
     def over_hard(self, account: str, asked: Amounts) -> BrokenLimit | None:
         """The first limit that `asked` would break, from the tenant down."""
-        for one in self._path(account):
-            found = hard(one, asked)
+        for holding in self._path(account):
+            found = hard(holding, asked)
             if found is not None:
                 return found
         return None

@@ -17,7 +17,7 @@ Rank = tuple[float, float, Place]
 
 
 def is_settled(order: OrderPolicy) -> bool:
-    return all(one.name in SETTLED for one in (*order.primary, *order.secondary))
+    return all(factor.name in SETTLED for factor in (*order.primary, *order.secondary))
 
 
 class StaticQueue:
@@ -31,9 +31,7 @@ class StaticQueue:
         self.line: list[Rank] = []
 
     def add(self, place: Place, facts: JobFacts) -> None:
-        primary, secondary = rank(facts, _NO_SHARES, self._order, 0.0)
-        # Between equals the earlier submission comes first, deadline or not.
-        at = self._ranks[place[3]] = (-primary, -secondary, (0.0, *place[1:]))
+        at = self._ranks[place[3]] = self._rank(place, facts)
         if not self.line or at > self.line[-1]:
             self.line.append(at)
         else:
@@ -49,3 +47,12 @@ class StaticQueue:
     def ahead(self, job_id: str) -> list[Rank]:
         """Every job before a waiting job."""
         return self.line[: bisect_left(self.line, self._ranks[job_id])]
+
+    def before(self, place: Place, facts: JobFacts) -> list[Rank]:
+        """Every job before a place that no job has."""
+        return self.line[: bisect_left(self.line, self._rank(place, facts))]
+
+    def _rank(self, place: Place, facts: JobFacts) -> Rank:
+        primary, secondary = rank(facts, _NO_SHARES, self._order, 0.0)
+        # Between equals the earlier submission comes first, deadline or not.
+        return -primary, -secondary, (0.0, *place[1:])

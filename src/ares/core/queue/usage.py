@@ -83,7 +83,7 @@ class DecayedUsage:
 
     @property
     def data(self) -> UsageData:
-        meters = {path: (one.value, one.rate, one.at) for path, one in self._meters.items()}
+        meters = {path: (meter.value, meter.rate, meter.at) for path, meter in self._meters.items()}
         return UsageData(tuple(self._paths), meters, dict(self._running))
 
     def restore(self, data: UsageData) -> None:

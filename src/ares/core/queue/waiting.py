@@ -3,13 +3,13 @@
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ares.core.ask import Ask, asks_of
 from ares.core.lifecycle.ranks import leaving_s
 from ares.core.queue.factors import JobFacts, latest_start
 from ares.core.queue.order import LEVELS, Place, account_of, place
-from ares.core.queue.static_queue import StaticQueue, is_settled
+from ares.core.queue.static_queue import Rank, StaticQueue, is_settled
 from ares.model.job import JobSpec
 from ares.model.profile import OrderPolicy
 from ares.model.state import JobState
@@ -65,6 +65,16 @@ class Line:
         self._settle()
         return bisect_left(self._places, place, self._start) - self._start
 
+    def without(self, place: Place) -> "Line":
+        """A line of its own with all other places; with all places where this one is not among them."""
+        self._settle()
+        found = Line()
+        found._places = places = self._places[self._start :]
+        at = bisect_left(places, place)
+        if places[at : at + 1] == [place]:
+            del places[at]
+        return found
+
     def _settle(self) -> None:
         if not self._late:
             return
@@ -97,6 +107,15 @@ class ClassKey(NamedTuple):
     dated: bool
 
 
+# In front of the array's id, in the name of the licence that throttles it: no licence of a profile begins like this.
+THROTTLE = "%"
+
+
+def throttled(licences: tuple[tuple[str, int], ...], array: str) -> tuple[tuple[str, int], ...]:
+    """With the licence of which every task of a throttled array holds one."""
+    return (*licences, (f"{THROTTLE}{array}", 1))
+
+
 def class_key(state: JobState, spec: JobSpec) -> ClassKey:
     asks = asks_of(spec, state.tenant)
     return ClassKey(
@@ -113,6 +132,11 @@ def facts_of(place: Place, key: ClassKey, runs_s: float = inf) -> JobFacts:
     return JobFacts(key.level, place[1], place[0] if key.dated else None, key.account, runs_s, key.asks[0])
 
 
+def gap_needed(spec: JobSpec) -> float:
+    """The job is told to leave so long before the gap ends."""
+    return inf if spec.gap_min_s is None else spec.gap_min_s + leaving_s(spec)
+
+
 @dataclass(slots=True)
 class JobClass:
     """Like jobs, in order."""
@@ -122,6 +146,45 @@ class JobClass:
     line: Line = field(default_factory=Line)
     # No job of the class takes less time, or less of a gap.
     shortest_s: float = inf
+
+
+class QueueView(Protocol):
+    """What a cycle or a question reads of the queue: the queue itself, or an overlay of it."""
+
+    # Classes with jobs, in no order: the cycle orders them.
+    active: dict[int, JobClass]
+    # All jobs in one line, where the order allows for that.
+    settled: StaticQueue | None
+
+    def __len__(self) -> int: ...
+
+    def __contains__(self, job_id: str) -> bool: ...
+
+    def ahead(self, job_id: str) -> list[Rank]:
+        """Every job before a waiting job, where the order is settled."""
+        ...
+
+    def place_of(self, job_id: str) -> Place | None: ...
+
+    def class_of(self, job_id: str) -> JobClass | None: ...
+
+    def facts_of(self, job_id: str) -> JobFacts:
+        """What the rank of a waiting job is made from."""
+        ...
+
+    def labels_of(self, job_id: str) -> dict[str, str] | None: ...
+
+    def runs_of(self, job_id: str) -> float:
+        """How long the job will hold its room at most, as far as is known; infinity when it is not known."""
+        ...
+
+    def likely_of(self, job_id: str) -> float:
+        """How long the job will likely run."""
+        ...
+
+    def gap_of(self, job_id: str) -> float | None:
+        """The shortest gap that the job can make use of; None when it wants to run to its end."""
+        ...
 
 
 class WaitingQueue:
@@ -145,6 +208,8 @@ class WaitingQueue:
         self._latest: tuple[JobSpec | None, str, JobClass | None] = (None, "", None)
         # Classes with jobs, in no order: the cycle orders them.
         self.active: dict[int, JobClass] = {}
+        # Arrays of which only so many tasks may hold a place at once.
+        self.throttles: dict[str, int] = {}
         self._next_id = 1
 
     def __len__(self) -> int:
@@ -174,8 +239,7 @@ class WaitingQueue:
                 self._runs[state.id] = runs_s
             if likely_s < runs_s:
                 self._likely[state.id] = likely_s
-            # The job is told to leave so long before the gap ends.
-            gap_s = inf if spec.gap_min_s is None else spec.gap_min_s + leaving_s(spec)
+            gap_s = gap_needed(spec)
             if gap_s < inf:
                 self._gaps[state.id] = gap_s
             shortest_s = min(runs_s, gap_s)
@@ -201,6 +265,10 @@ class WaitingQueue:
         if not len(found.line):
             del self.active[found.id]
         return True
+
+    def ahead(self, job_id: str) -> list[Rank]:
+        """Every job before a waiting job, where the order is settled."""
+        return [] if self.settled is None else self.settled.ahead(job_id)
 
     def place_of(self, job_id: str) -> Place | None:
         return self._places.get(job_id)
@@ -231,9 +299,16 @@ class WaitingQueue:
         at = self._places.get(job_id)
         return None if at is None else self._by_id[at[4]]
 
+    def class_like(self, key: ClassKey) -> JobClass:
+        """The class of this key as it is; an empty one, which is not kept, where no job of the kind was seen."""
+        return self._by_key.get(key) or JobClass(self._next_id, key)
+
     def _class_for(self, state: JobState, spec: JobSpec) -> JobClass:
         before, whose, latest = self._latest
         account = account_of(state)
+        if state.array is not None and state.array in self.throttles:
+            key = class_key(state, spec)
+            return self._class(key._replace(licences=throttled(key.licences, state.array)))
         if state.avoid:
             return self._class(class_key(state, spec))
         if latest is not None and before is spec and whose == account and latest.id in self._by_id:
@@ -255,5 +330,5 @@ class WaitingQueue:
         # Sweeping only when most are empty keeps the cost per new class constant.
         if len(self._by_key) <= 2 * len(self.active) + _EMPTY_KEPT:
             return
-        self._by_key = {one.key: one for one in self.active.values()}
-        self._by_id = {one.id: one for one in self.active.values()}
+        self._by_key = {job_class.key: job_class for job_class in self.active.values()}
+        self._by_id = {job_class.id: job_class for job_class in self.active.values()}

@@ -1,14 +1,18 @@
-"""What a job takes of its tenant's limits from its admission to its end: a function of its specification alone, so that
-only admissions can make a tenant use more."""
+"""What a job takes of its tenant's limits from its admission to its end, and what it will cost: functions of its
+specification alone, so that only admissions can make a tenant use more."""
 
 import re
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import ceil
 
+from ares.core.capacity.node_table import POOL_LABEL
 from ares.core.energy.known import known
+from ares.core.lifecycle.ranks import why_not_preemptible
 from ares.core.quota.measures import ANY_MODEL, MODEL_PREFIX, Amounts
 from ares.core.topology.cards import words
 from ares.model.job import MEMORY_BURST, JobSpec, Resources
+from ares.model.profile import Pool
 
 _WHOLE_GPU = 1000
 # Compute slices of a GPU that MIG can hand out.
@@ -67,3 +71,50 @@ def may_be(named: str, model: str) -> bool:
     """Whether a job that names one model may get the other: not when it names a different card."""
     wanted, limited = words(named), words(model)
     return wanted <= limited or limited <= wanted or known(named) is None
+
+
+# ---- the price, before the place is known: the dearest that may happen
+
+_MIB_PER_GIB = 1024
+# GPU models that nodes of a pool have, by pool.
+Models = Mapping[str, frozenset[str]]
+
+
+def per_hour(spec: JobSpec, pools: Mapping[str, Pool], models: Models) -> float:
+    """The price of all ranks of one job or task, in the dearest pool that it may go to."""
+    if not pools:
+        return 0.0
+    ranks = 1 if spec.gang is None else spec.gang.ranks
+    asks = (spec.resources, *spec.alternatives)
+    return ranks * max(_dearest(spec, wants, pools, models) for wants in asks)
+
+
+def _dearest(spec: JobSpec, wants: Resources, pools: Mapping[str, Pool], models: Models) -> float:
+    named = spec.selector.get(POOL_LABEL)
+    if named is not None:
+        return _price(wants, pools.get(named, Pool()))
+    fitting = [name for name in pools if _has(models.get(name), wants)]
+    # No known node has what the job wants: a node of any pool may come to have it.
+    return max(_price(wants, pools[name]) for name in _allowed(spec, fitting or pools, pools))
+
+
+def _allowed(spec: JobSpec, names: Iterable[str], pools: Mapping[str, Pool]) -> list[str]:
+    """Without spot pools, for a job that may not be preempted."""
+    every = list(names)
+    firm = [name for name in every if not pools[name].spot]
+    return firm if firm and why_not_preemptible(spec) else every
+
+
+def _has(models: frozenset[str] | None, wants: Resources) -> bool:
+    if models is None:
+        return False
+    if not wants.gpus:
+        return True
+    named = words(wants.gpu_model or "")
+    return any(named <= words(model) for model in models)
+
+
+def _price(wants: Resources, pool: Pool) -> float:
+    gpus, cpus = wants.gpus * wants.gpu_milli / 1000, wants.cpu_milli / 1000
+    price = gpus * pool.gpu_hour + cpus * pool.cpu_hour + wants.memory_mib / _MIB_PER_GIB * pool.memory_gib_hour
+    return price * pool.spot_factor if pool.spot else price

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from ares.core.energy.meter import spent_by
 from ares.core.lifecycle.ranks import used
-from ares.core.quota.measures import MICRO, Amounts, add
-from ares.core.quota.months import month_of
+from ares.core.quota.measures import MICRO, Amounts, add, month_of
 from ares.model.quota import LevelName, SpentRecord
 from ares.model.state import BOUND, TERMINAL, JobState
 
@@ -97,7 +96,7 @@ def _move(sums: _Sums, counted: CountedUse, by: int) -> None:
 
 def used_by(state: JobState) -> dict[str, int]:
     """GPU-hours and cost of a job that has ended."""
-    cost = sum(one.cost for one in state.spent)
+    cost = sum(part.cost for part in state.spent)
     return {"gpu-hours": round(state.gpu_s * _MILLI), "budget": round(cost * MICRO)}
 
 
@@ -107,10 +106,10 @@ def live(state: JobState, asked: Amounts) -> CountedUse:
     if state.phase not in BOUND:
         amounts["jobs-queued"] = 1
     gpu_s, cost = state.gpu_s, 0.0
-    for one in state.spent:
+    for part in state.spent:
         # Use of the running attempt: within its estimate.
-        gpu_s -= one.gpu_s if one.fate == "open" else 0.0
-        cost += one.cost if one.fate != "open" else 0.0
+        gpu_s -= part.gpu_s if part.fate == "open" else 0.0
+        cost += part.cost if part.fate != "open" else 0.0
     gpu_ms = round(gpu_s * _MILLI) + round(state.estimated_s * asked.get("gpus", 0))
     micro = round((cost + state.cost_estimate) * MICRO)
     if gpu_ms:
@@ -124,9 +123,9 @@ def overrun(state: JobState, asked: Amounts, now: float) -> dict[str, int]:
     """What the attempt of a running job has used beyond its estimate."""
     if state.phase not in BOUND:
         return {}
-    parts = [one for one in spent_by(state, now, "open") if one.fate == "open"]
-    cost = sum(one.cost for one in parts) - state.cost_estimate
-    before_s = state.gpu_s - sum(one.gpu_s for one in state.spent if one.fate == "open")
+    parts = [part for part in spent_by(state, now, "open") if part.fate == "open"]
+    cost = sum(part.cost for part in parts) - state.cost_estimate
+    before_s = state.gpu_s - sum(part.gpu_s for part in state.spent if part.fate == "open")
     gpu_ms = (used(state, now)[0] - before_s) * _MILLI - state.estimated_s * asked.get("gpus", 0)
     return {"gpu-hours": max(0, round(gpu_ms)), "budget": max(0, round(cost * MICRO))}
 

@@ -60,8 +60,8 @@ def _threshold_milli(measure: str, threshold: float, *, in_doubt: bool) -> int:
 
 def ceiling(quota: Quota, levels: Sequence[QuotaLevel]) -> Priority | None:
     """The highest priority allowed: the lowest of all ceilings."""
-    found: list[Priority] = [one for level in levels if (one := limits_of(quota, level).priority) is not None]
-    return PRIORITIES[max(LEVELS[one] for one in found)] if found else None
+    found: list[Priority] = [priority for level in levels if (priority := limits_of(quota, level).priority) is not None]
+    return PRIORITIES[max(LEVELS[priority] for priority in found)] if found else None
 
 
 def above_ceiling(quota: Quota, levels: Sequence[QuotaLevel], priority: Priority) -> OverQuota | None:
@@ -117,7 +117,7 @@ def _no(
     in_doubt: bool,
 ) -> OverQuota:
     # Limits that can never be met come first, then the ones that take longest to become free.
-    level, measure, needs, never = max(broken, key=lambda one: (one[3], kind_of(one[1]).frees != "jobs"))
+    level, measure, needs, never = max(broken, key=lambda breach: (breach[3], kind_of(breach[1]).frees != "jobs"))
     shown = tuple(
         use_at(
             quota,
@@ -126,12 +126,12 @@ def _no(
             used(each),
             asked,
             in_doubt=in_doubt,
-            exceeded=(each, which) in {one[:2] for one in broken},
+            exceeded=(each, which) in {breach[:2] for breach in broken},
         )
-        for which in dict.fromkeys(one[1] for one in broken)
+        for which in dict.fromkeys(breach[1] for breach in broken)
         for each in levels
     )
-    worst = next(one for one in shown if (one.level, one.name, one.measure) == (level.kind, level.name, measure))
+    worst = next(row for row in shown if (row.level, row.name, row.measure) == (level.kind, level.name, measure))
     whose = "the tenant" if level.kind == "tenant" else f"{level.kind} {level.name}"
     limit, free = worst.limit or 0.0, worst.free or 0.0
     message = (

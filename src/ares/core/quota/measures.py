@@ -1,6 +1,8 @@
-"""The measures that are limited: units for people, and whole numbers to count in, so that no order changes a sum."""
+"""The measures that are limited: units for people, and whole numbers to count in, so that no order changes a sum.
+What is limited per month begins anew with each."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
 # By measure, in whole units.
@@ -62,3 +64,18 @@ def add(sums: dict[str, int], amounts: Amounts, times: int = 1) -> None:
 
 def times(amounts: Amounts, count: int) -> dict[str, int]:
     return {measure: count * units for measure, units in amounts.items()}
+
+
+# ---- months by UTC
+
+
+def month_of(wall_s: float) -> str:
+    """As "202611"."""
+    return datetime.fromtimestamp(wall_s, UTC).strftime("%Y%m")
+
+
+def month_end(wall_s: float) -> float:
+    """When the next month begins."""
+    now = datetime.fromtimestamp(wall_s, UTC)
+    year, month = (now.year + 1, 1) if now.month == 12 else (now.year, now.month + 1)
+    return datetime(year, month, 1, tzinfo=UTC).timestamp()

@@ -47,18 +47,24 @@ def book(
 
 
 def extendable(
-    cluster: Cluster, reservations: Sequence[Reservation], one: Reservation, until: float
+    cluster: Cluster, reservations: Sequence[Reservation], reservation: Reservation, until: float
 ) -> NotBooked | None:
     """Why the reservation cannot last until then: another one has booked its room from its end on."""
-    others = [other for other in reservations if other.name != one.name and other.overlaps(one.until, until)]
-    met = [(at, place.node) for place in one.placements if (at := _met(cluster, place, others, one.until)) is not None]
+    others = [
+        other for other in reservations if other.name != reservation.name and other.overlaps(reservation.until, until)
+    ]
+    met = [
+        (at, place.node)
+        for place in reservation.placements
+        if (at := _met(cluster, place, others, reservation.until)) is not None
+    ]
     if not met:
         return None
     first, name = min(met)
-    message = f"its room on node {name} is booked by somebody else from {clock(first, one.until)} on"
+    message = f"its room on node {name} is booked by somebody else from {clock(first, reservation.until)} on"
     fix = "book other room from then on"
-    if first > one.until:
-        fix = f"extend it by {span(first - one.until)} at most, or {fix}"
+    if first > reservation.until:
+        fix = f"extend it by {span(first - reservation.until)} at most, or {fix}"
     return NotBooked(code="reservation-no-room", message=message, fix=fix, nearest_start=None)
 
 
@@ -140,27 +146,27 @@ def _unit(asked: RoomAsked) -> _Unit:
 
 def _book(table: NodeTable, there: Sequence[WindowRoom], asked: RoomAsked) -> tuple[Placement, ...]:
     unit = _unit(asked)
-    fits = [(one, number) for one in there if (number := _fits(table, one, unit))]
+    fits = [(room, number) for room in there if (number := _fits(table, room, unit))]
     chosen = _evenly(fits, unit, asked.nodes) if asked.nodes else _packed(fits, unit.wanted)
-    return tuple(_placement(table, one, unit, number) for one, number in sorted(chosen, key=lambda it: it[0].row))
+    return tuple(_placement(table, room, unit, number) for room, number in sorted(chosen, key=lambda it: it[0].row))
 
 
-def _fits(table: NodeTable, one: WindowRoom, unit: _Unit) -> int:
+def _fits(table: NodeTable, room: WindowRoom, unit: _Unit) -> int:
     """How many units the node can give."""
     if unit.word == "node":
-        return int(one.whole and one.free == one.gpus)
-    cpu, memory = _with_each(table, one, unit)
-    most = [one.free.bit_count()] if unit.word == "GPU" else []
-    most += [one.cpu_milli // cpu] if cpu else []
-    most += [one.memory_mib // memory] if memory else []
+        return int(room.whole and room.free == room.gpus)
+    cpu, memory = _with_each(table, room, unit)
+    most = [room.free.bit_count()] if unit.word == "GPU" else []
+    most += [room.cpu_milli // cpu] if cpu else []
+    most += [room.memory_mib // memory] if memory else []
     return min(most)
 
 
-def _with_each(table: NodeTable, one: WindowRoom, unit: _Unit) -> tuple[int, int]:
-    cpu, memory = table.cpu.item(one.row), table.memory.item(one.row)
+def _with_each(table: NodeTable, room: WindowRoom, unit: _Unit) -> tuple[int, int]:
+    cpu, memory = table.cpu.item(room.row), table.memory.item(room.row)
     if unit.word == "CPU":
         return unit.cpu_milli, unit.memory_mib or memory * unit.cpu_milli // cpu
-    gpus = max(1, table.gpu_count.item(one.row))
+    gpus = max(1, table.gpu_count.item(room.row))
     return unit.cpu_milli or cpu // gpus, unit.memory_mib or memory // gpus
 
 
@@ -168,12 +174,12 @@ def _packed(fits: Sequence[tuple[WindowRoom, int]], wanted: int) -> list[tuple[W
     """On few nodes: the roomiest first, and the tightest that takes the rest."""
     left, chosen = wanted, list[tuple[WindowRoom, int]]()
     open_ = sorted(fits, key=lambda it: (-it[1], bool(it[0].later), it[0].row))
-    for at, (one, number) in enumerate(open_):
+    for at, (room, number) in enumerate(open_):
         if number >= left:
             enough = [it for it in open_[at:] if it[1] >= left]
             tightest, _ = min(enough, key=lambda it: (it[1], bool(it[0].later), it[0].row))
             return [*chosen, (tightest, left)]
-        chosen.append((one, number))
+        chosen.append((room, number))
         left -= number
     return []
 
@@ -181,19 +187,19 @@ def _packed(fits: Sequence[tuple[WindowRoom, int]], wanted: int) -> list[tuple[W
 def _evenly(fits: Sequence[tuple[WindowRoom, int]], unit: _Unit, nodes: int) -> list[tuple[WindowRoom, int]]:
     each = 1 if unit.word == "node" else unit.wanted // nodes
     enough = sorted((it for it in fits if it[1] >= each), key=lambda it: (it[1], it[0].row))[:nodes]
-    return [(one, each) for one, _ in enough] if len(enough) == nodes else []
+    return [(room, each) for room, _ in enough] if len(enough) == nodes else []
 
 
-def _placement(table: NodeTable, one: WindowRoom, unit: _Unit, number: int) -> Placement:
+def _placement(table: NodeTable, room: WindowRoom, unit: _Unit, number: int) -> Placement:
     """No incarnation: booked room stays booked when the node's agent starts anew."""
     if unit.word == "node":
-        gpus = tuple(bit for bit in range(one.gpus.bit_length()) if one.gpus >> bit & 1)
-        return Placement(node=one.name, incarnation=0, cpu_milli=one.cpu_milli, memory_mib=one.memory_mib, gpus=gpus)
-    cpu, memory = _with_each(table, one, unit)
-    shape = table.machines[table.machine.item(one.row)]
-    gpus = best(shape, one.free, number).gpus if unit.word == "GPU" else ()
+        gpus = tuple(bit for bit in range(room.gpus.bit_length()) if room.gpus >> bit & 1)
+        return Placement(node=room.name, incarnation=0, cpu_milli=room.cpu_milli, memory_mib=room.memory_mib, gpus=gpus)
+    cpu, memory = _with_each(table, room, unit)
+    shape = table.machines[table.machine.item(room.row)]
+    gpus = best(shape, room.free, number).gpus if unit.word == "GPU" else ()
     return Placement(
-        node=one.name, incarnation=0, cpu_milli=number * cpu, memory_mib=number * memory, gpus=tuple(sorted(gpus))
+        node=room.name, incarnation=0, cpu_milli=number * cpu, memory_mib=number * memory, gpus=tuple(sorted(gpus))
     )
 
 
@@ -242,7 +248,7 @@ def _later(table: NodeTable, rooms: WindowRooms, asked: RoomAsked, start: float,
 
 
 def _most(table: NodeTable, there: Sequence[WindowRoom], unit: _Unit, asked: RoomAsked) -> int:
-    fits = [_fits(table, one, unit) for one in there]
+    fits = [_fits(table, room, unit) for room in there]
     if not asked.nodes or unit.word == "node":
         return min(sum(fits), unit.wanted)
     # The same amount on each of so many nodes: the scarcest of the best nodes decides.
@@ -252,9 +258,9 @@ def _most(table: NodeTable, there: Sequence[WindowRoom], unit: _Unit, asked: Roo
 
 def _why(there: Sequence[WindowRoom], unit: _Unit) -> str:
     """What has the rest: jobs, by what is known of their ends, and other reservations."""
-    jobs = {job for one in there for job in one.silent_jobs}
+    jobs = {job for room in there for job in room.silent_jobs}
     silent, later, booked = (
-        sum(getattr(one, who).bit_count() for one in there) for who in ("silent", "later", "booked")
+        sum(getattr(room, who).bit_count() for room in there) for who in ("silent", "later", "booked")
     )
     unknown = "does not say how long it runs" if len(jobs) == 1 else "do not say how long they run"
     parts = [f"{count(len(jobs), 'job')} there {unknown}"] if jobs else []

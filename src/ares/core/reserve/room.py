@@ -62,29 +62,36 @@ class WindowRooms:
 
     def __init__(self, cluster: Cluster, reservations: Sequence[Reservation], asked: RoomAsked, now: float) -> None:
         self._all = [_all_of(cluster, row, asked) for row in _rows(cluster, cluster.table.healthy, asked)]
-        names = {one.name for one in self._all}
+        names = {node.name for node in self._all}
         self._booked: dict[str, list[_Booked]] = {name: [] for name in names}
-        for one in reservations:
-            for place in one.placements:
-                if one.state in BOOKED and place.node in names:
-                    part = _Booked(one.start, one.until, one.name, mask(place), place.cpu_milli, place.memory_mib)
+        for reservation in reservations:
+            for place in reservation.placements:
+                if reservation.state in BOOKED and place.node in names:
+                    part = _Booked(
+                        reservation.start,
+                        reservation.until,
+                        reservation.name,
+                        mask(place),
+                        place.cpu_milli,
+                        place.memory_mib,
+                    )
                     self._booked[place.node].append(part)
         self._held = {name: list(_held(cluster, name, now)) for name in names}
-        ends = {held.end for one in self._held.values() for held in one if held.end < inf}
+        ends = {held.end for holds in self._held.values() for held in holds if held.end < inf}
         # Moments at which room becomes free.
-        self.ends = sorted(ends | {one.until for each in self._booked.values() for one in each})
+        self.ends = sorted(ends | {booking.until for bookings in self._booked.values() for booking in bookings})
 
     def at(self, start: float, until: float) -> list[WindowRoom]:
         """What each node can give from `start` until `until`."""
-        return [self._room(one, start, until) for one in self._all]
+        return [self._room(node, start, until) for node in self._all]
 
     def _room(self, base: WindowRoom, start: float, until: float) -> WindowRoom:
         found = WindowRoom(base.row, base.name, base.cpu_milli, base.memory_mib, base.gpus)
-        here = [one for one in self._booked[base.name] if one.start < until and start < one.until]
+        here = [part for part in self._booked[base.name] if part.start < until and start < part.until]
         # Jobs of these reservations are within what is booked.
-        inside = {one.name for one in here}
-        for one in here:
-            found.booked |= one.gpus
+        inside = {part.name for part in here}
+        for part in here:
+            found.booked |= part.gpus
         cpu, memory = _peak(here, start) if here else (0, 0)
         for held in self._held[base.name]:
             if held.end <= start or held.reservation in inside:
@@ -126,10 +133,10 @@ def _all_of(cluster: Cluster, row: int, asked: RoomAsked) -> WindowRoom:
 def _peak(here: Sequence[_Booked], start: float) -> tuple[int, int]:
     """The most that is booked at once from `start` on: reservations may follow each other."""
     cpu = memory = 0
-    for moment in {max(start, one.start) for one in here}:
-        at = [one for one in here if one.start <= moment < one.until]
-        cpu = max(cpu, sum(one.cpu_milli for one in at))
-        memory = max(memory, sum(one.memory_mib for one in at))
+    for moment in {max(start, part.start) for part in here}:
+        at = [part for part in here if part.start <= moment < part.until]
+        cpu = max(cpu, sum(part.cpu_milli for part in at))
+        memory = max(memory, sum(part.memory_mib for part in at))
     return cpu, memory
 
 

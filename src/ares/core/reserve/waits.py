@@ -79,8 +79,12 @@ def _reserved(cluster: Cluster, key: ClassKey, claim: Claim, now: float) -> Reas
 def _free(cluster: Cluster, claim: Claim) -> tuple[int, int]:
     """Whole GPUs and CPU thousandths that are booked and free."""
     table = cluster.table
-    gpus = sum(table.gpu_left.item(one.row, gpu) == WHOLE for one in claim.taken for gpu in one.gpus)
-    return gpus, sum(max(0, min(one.cpu_milli, table.cpu_free.item(one.row))) for one in claim.taken)
+    gpus = sum(
+        table.gpu_left.item(allocation.row, gpu) == WHOLE for allocation in claim.taken for gpu in allocation.gpus
+    )
+    return gpus, sum(
+        max(0, min(allocation.cpu_milli, table.cpu_free.item(allocation.row))) for allocation in claim.taken
+    )
 
 
 def _fits(cluster: Cluster, key: ClassKey, runs_s: float, now: float, claims: list[Claim]) -> bool:

@@ -19,8 +19,9 @@ from ares.core.capacity.node_slice import ClusterFacts
 from ares.core.capacity.typical import Typicals
 from ares.core.forecast.predictor import Predictor
 from ares.core.queue.backlog import Backlog
+from ares.core.queue.drf import Amounts
 from ares.core.queue.order import account_of
-from ares.core.queue.shares import Amounts, Shares
+from ares.core.queue.shares import Shares
 from ares.core.queue.usage import DecayedUsage
 from ares.core.queue.waiting import JobClass, WaitingQueue
 from ares.core.schedule.plugins import rules_of
@@ -139,7 +140,7 @@ class Cluster(Capacity):
     def hold(self, holding: Holding) -> None:
         """Takes an attempt's resources, instead of any that the job held before."""
         old = self.holdings.get(holding.job)
-        if old is not None and old.placements == holding.placements:
+        if old is not None and old.placements == holding.placements and old.runs_s == holding.runs_s:
             self.preemptible[old.level] -= old.preemptible
             self.preemptible[holding.level] += holding.preemptible
             # The estimated end was corrected while the attempt ran.
@@ -225,7 +226,7 @@ class Cluster(Capacity):
     def promise(self, promises: Iterable[Promise], *, more: bool = False, as_of: Moment | None = None) -> None:
         """What the latest plan promised, instead of what earlier plans did. With `more` that plan did not come to every
         waiting job; where several plans together did, `as_of` is when the first of them began."""
-        self.promises = {one.job: one for one in promises if one.job in self.waiting}
+        self.promises = {promise.job: promise for promise in promises if promise.job in self.waiting}
         others = self.told.keys() - self.promises.keys()
         if not more and self.promises:
             # The plan came to a job all of whose promised nodes are ready, and promised it nothing: others are ahead.
@@ -238,7 +239,7 @@ class Cluster(Capacity):
 
     def remember(self, told: Iterable[Promise]) -> None:
         """What jobs were told before this picture was built."""
-        self.told |= {one.job: one for one in told if one.job in self.waiting}
+        self.told |= {promise.job: promise for promise in told if promise.job in self.waiting}
 
     def _all_there(self, promise: Promise) -> bool:
         rows = [self.rows.get(place.node) for place in promise.placements]
@@ -261,30 +262,30 @@ class Cluster(Capacity):
 
     def closing(self, ask: Ask, now: float) -> Reservation | None:
         """The ask's reservation, when its end is so near that a job started in it would be told to leave at once."""
-        one = self.booked(ask.reservation, now)
-        return one if one is not None and now >= one.until - ask.leave_s else None
+        reservation = self.booked(ask.reservation, now)
+        return reservation if reservation is not None and now >= reservation.until - ask.leave_s else None
 
     def _end_with(self, name: str) -> None:
         """Jobs of a reservation end when it does."""
-        for one in [one for one in self.holdings.values() if one.reservation == name]:
-            self.future.release(one.job, one.placements)
-            self.future.hold(one.job, one.placements, self._end_of(one))
+        for holding in [holding for holding in self.holdings.values() if holding.reservation == name]:
+            self.future.release(holding.job, holding.placements)
+            self.future.hold(holding.job, holding.placements, self._end_of(holding))
 
-    def _end_of(self, one: Holding) -> float:
-        booked = self.bookings.get(one.reservation) if one.reservation else None
-        return _at(one) if booked is None else min(_at(one), booked.until)
+    def _end_of(self, holding: Holding) -> float:
+        booked = self.bookings.get(holding.reservation) if holding.reservation else None
+        return _at(holding) if booked is None else min(_at(holding), booked.until)
 
     def outlive(self, job_id: str, now: float) -> None:
         """The job runs beyond its estimate: plans go by a corrected one from now on."""
-        one = self.holdings[job_id]
-        if one.runs_s is None:
+        holding = self.holdings[job_id]
+        if holding.runs_s is None:
             return
         self.future.setbacks += 1
-        planned_s = self.predictor.corrected(one.runs_s, now - one.since, one.limit_s)
-        self.holdings[job_id] = later = replace(one, ends_at=one.since + planned_s)
-        self.future.release(job_id, one.placements)
+        planned_s = self.predictor.corrected(holding.runs_s, now - holding.since, holding.limit_s)
+        self.holdings[job_id] = later = replace(holding, ends_at=holding.since + planned_s)
+        self.future.release(job_id, holding.placements)
         self.future.hold(job_id, later.placements, self._end_of(later))
-        for place in one.placements:
+        for place in holding.placements:
             self._shift(self.rows.get(place.node))
 
     @property
@@ -332,7 +333,8 @@ class Cluster(Capacity):
     # ---- before a cycle
 
     def advance(self, now: float) -> None:
-        """Jobs that run beyond their estimate get a new one."""
+        """Time goes on: jobs that run beyond their estimate get a new one. For the owner of this picture, before it
+        plans by it; cycles and questions leave the time alone."""
         for job_id in self.future.overdue(now):
             self.outlive(job_id, now)
 

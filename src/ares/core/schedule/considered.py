@@ -48,7 +48,7 @@ def decide_again(considered: Considered, weights: tuple[Weight, ...]) -> tuple[R
     """The nodes in the order that these weights give. The first is chosen; for a gang, the nodes with ranks."""
     count = len(considered.nodes)
     total = np.zeros(count)
-    by_name = {one.name: one.weight for one in weights}
+    by_name = {scorer.name: scorer.weight for scorer in weights}
     for name, said in considered.parts.items():
         total += by_name.get(name, 0.0) * np.array(said)
     order = [int(at) for at in np.argsort(-total, kind="stable")]

@@ -72,8 +72,8 @@ def _consolidation(trial: Trial, ask_of: AskOf, gpus: int, nodes: int) -> Consol
     wanted = Ask(gpus=gpus, ranks=nodes, min_ranks=nodes, per_node=1)
     rooms = _rooms(trial, wanted)
     screened = screen(census(holders(trial, set())), _NOBODY, cluster.profile.preemption, "consolidate")
-    asks = {one.job: ask for one in screened.holders if (ask := ask_of(one.job)) is not None and not ask.near}
-    screened = without(screened, {one.job for one in screened.holders} - asks.keys())
+    asks = {holder.job: ask for holder in screened.holders if (ask := ask_of(holder.job)) is not None and not ask.near}
+    screened = without(screened, {holder.job for holder in screened.holders} - asks.keys())
     goal = MakeRoom(request_of(wanted))
 
     def answers(holder: EvictionCandidate, row: int) -> int | None:
@@ -82,7 +82,7 @@ def _consolidation(trial: Trial, ask_of: AskOf, gpus: int, nodes: int) -> Consol
     found = consolidate(rooms, screened, goal, answers)
     if not found.moves and found.reason:
         # The search tries the cheapest nodes only: nodes with jobs that fit nowhere now must not use up its tries.
-        screened = without(screened, {one.job for one in screened.holders} - _movable(rooms, screened))
+        screened = without(screened, {holder.job for holder in screened.holders} - _movable(rooms, screened))
         found = consolidate(rooms, screened, goal, answers)
     for _ in range(_TRIES_MAX):
         moved, stuck = _relocate(trial, asks, found)
@@ -130,7 +130,9 @@ def _rooms(trial: Trial, wanted: Ask) -> RoomColumns:
     """With all kinds of devices: the jobs that move may hold some."""
     rows = trial.rows_held_back(wanted)
     rooms = rooms_of(trial, wanted, rows)
-    kinds = {kind for one in trial.cluster.holdings.values() for place in one.placements for kind in place.devices}
+    kinds = {
+        kind for holding in trial.cluster.holdings.values() for place in holding.placements for kind in place.devices
+    }
     seen = trial.evaluations.rows(wanted, rows)
     return with_changes(rooms, devices={kind: seen.devices_free(kind) for kind in sorted(kinds)})
 
@@ -139,12 +141,12 @@ def _movable(rooms: RoomColumns, screened: Screened) -> set[str]:
     """Jobs for which every rank has a node with enough GPUs free now."""
     largest: dict[int, int] = {}
     movable: set[str] = set()
-    for one in screened.holders:
-        wants = [(len(freed.gpus), max(milli for _, milli in freed.gpus)) for _, freed in one.at if freed.gpus]
+    for holder in screened.holders:
+        wants = [(len(freed.gpus), max(milli for _, milli in freed.gpus)) for _, freed in holder.at if freed.gpus]
         for milli in {milli for _, milli in wants} - largest.keys():
             largest[milli] = int((rooms.gpus >= milli).sum(axis=1).max(initial=0))
         if all(count <= largest[milli] for count, milli in wants):
-            movable.add(one.job)
+            movable.add(holder.job)
     return movable
 
 
@@ -201,19 +203,19 @@ def _places(trial: Trial, ask: Ask, holding: Holding, move: Move) -> tuple[Place
     goals = [going.pop(0) if (going := targets.get(rows[place.node])) else None for place in holding.placements]
     taken = [taken_by(table, rows[place.node], place) for place in holding.placements]
     # Ranks that stay come first: no other rank of the gang may be given their GPUs.
-    for one, goal in zip(taken, goals, strict=True):
+    for allocation, goal in zip(taken, goals, strict=True):
         if goal is None:
-            trial.txn.take(one)
+            trial.txn.take(allocation)
     for rank, goal in enumerate(goals):
-        one = None if goal is None else _fits(trial, ask, goal)
-        if one is not None:
-            trial.txn.take(one)
-            taken[rank] = one
+        allocation = None if goal is None else _fits(trial, ask, goal)
+        if allocation is not None:
+            trial.txn.take(allocation)
+            taken[rank] = allocation
         elif goal is not None:
             return None
-    if not _together(trial, ask, [one.row for one in taken]):
+    if not _together(trial, ask, [allocation.row for allocation in taken]):
         return None
-    return tuple(placement(table, one, rank) for rank, one in enumerate(taken))
+    return tuple(placement(table, allocation, rank) for rank, allocation in enumerate(taken))
 
 
 def _fits(trial: Trial, ask: Ask, row: int) -> Allocation | None:

@@ -5,7 +5,6 @@ from ares.core.schedule.budget import CycleBudget
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.trial import Trial
-from ares.model.profile import Profile
 
 # Actions that look at every running job: too dear for every cycle of a busy cluster.
 DISRUPTIVE = frozenset({"shrink", "reclaim", "preempt"})
@@ -13,7 +12,6 @@ DISRUPTIVE = frozenset({"shrink", "reclaim", "preempt"})
 
 def cycle(
     cluster: Cluster,
-    profile: Profile,
     now: float,
     *,
     keep: int = 0,
@@ -21,16 +19,14 @@ def cycle(
     tells: bool = True,
     budget: CycleBudget | None = None,
 ) -> Plan:
-    """The same inputs give the same plan, and the cluster is left as it was.
+    """The same inputs give the same plan, and the cluster is left as it was: the caller advances it to `now` before.
 
     `keep` decisions are kept whole. A `gentle` cycle takes nothing away from running jobs. Without `tells`, and where
     no action needs it, jobs behind the first waiting one are not in the plan's `left`. With a `budget` the cycle may
     end before every job had a turn; jobs without a turn come first in the next cycle under the same budget.
     """
-    if cluster.profile is not profile and cluster.profile != profile:
-        cluster.configure(profile)
+    profile = cluster.profile
     cluster.prepare()
-    cluster.advance(now)
     if budget is not None:
         budget.begin()
     trial = Trial(cluster, profile, now, keep, tells or not DISRUPTIVE.isdisjoint(profile.actions), budget)

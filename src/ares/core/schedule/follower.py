@@ -1,5 +1,7 @@
 """Keeps the cluster picture in step with the records of jobs: the scheduler and the simulator both use it."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from math import inf
 
 from ares.core.capacity.capacity import Reserved
@@ -8,6 +10,7 @@ from ares.core.forecast.estimate import run_time
 from ares.core.lifecycle.ranks import held, holds
 from ares.core.queue.order import account_of
 from ares.core.queue.usage import CPUS_PER_GPU, weighed
+from ares.core.queue.waiting import throttled
 from ares.core.schedule.cluster import Cluster
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, TERMINAL, JobState, Placement
@@ -17,7 +20,12 @@ def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: Job
     """The job's record was `before` when the picture last heard of it. Without a specification it is not placed."""
     if state.phase == "PENDING":
         # States between two updates may never be seen here: the job may have run in the meantime.
-        if spec is not None and (before is None or before.phase != "PENDING" or before.queued_at != state.queued_at):
+        moved = before is not None and before.updates != state.updates
+        if moved:
+            cluster.dequeue(state.id)
+        if spec is not None and (
+            before is None or before.phase != "PENDING" or before.queued_at != state.queued_at or moved
+        ):
             cluster.enqueue(state, spec)
     elif before is None or before.phase == "PENDING":
         cluster.dequeue(state.id)
@@ -37,7 +45,29 @@ def _hold(cluster: Cluster, state: JobState, spec: JobSpec) -> None:
     before = cluster.holdings.get(state.id)
     if before is None or before.since != state.bound_at:
         cluster.predictor.met(state.id, spec, account_of(state), _gpu_model(cluster, held(state)))
-    cluster.hold(holding(state, spec, held(state), state.planned_s))
+    taken = holding(state, spec, held(state), state.planned_s)
+    if state.array is not None and state.array in cluster.waiting.throttles:
+        taken = replace(taken, licences=throttled(taken.licences, state.array))
+    cluster.hold(taken)
+
+
+def throttle(cluster: Cluster, array: str, limit: int | None, tasks: Iterable[tuple[JobState, JobSpec | None]]) -> None:
+    """So many tasks of the array may hold a place at once; None: any number. `tasks` are those there are."""
+    known = cluster.waiting.throttles
+    if known.get(array) == limit:
+        return
+    anew = (array in known) != (limit is not None)
+    if limit is None:
+        del known[array]
+    else:
+        known[array] = limit
+    for state, spec in tasks if anew else ():
+        if spec is not None and state.id in cluster.waiting:
+            cluster.dequeue(state.id)
+            cluster.enqueue(state, spec)
+        elif spec is not None and state.id in cluster.holdings:
+            cluster.release(state.id)
+            _hold(cluster, state, spec)
 
 
 def planned_s(cluster: Cluster, state: JobState, spec: JobSpec, placements: tuple[Placement, ...]) -> float | None:
@@ -51,7 +81,7 @@ def planned_s(cluster: Cluster, state: JobState, spec: JobSpec, placements: tupl
 
 def _gpu_model(cluster: Cluster, placements: tuple[Placement, ...]) -> str | None:
     """The model of the first GPU placed."""
-    place = next((one for one in placements if one.gpus), None)
+    place = next((placement for placement in placements if placement.gpus), None)
     row = None if place is None else cluster.rows.get(place.node)
     record = None if row is None else cluster.table.records[row]
     if place is None or record is None:

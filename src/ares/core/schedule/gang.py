@@ -118,9 +118,9 @@ def below_caps(
         # The least thirsty rows first, then the rows with the most room.
         at = here[np.lexsort((rows[here], -room[here], need[here]))]
         spare = dict.fromkeys(places[at].tolist(), left)
-        for one, place in zip(at.tolist(), places[at].tolist(), strict=True):
-            room[one] = min(int(room[one]), spare[place] // int(need[one]))
-            spare[place] -= int(room[one] * need[one])
+        for row, place in zip(at.tolist(), places[at].tolist(), strict=True):
+            room[row] = min(int(room[row]), spare[place] // int(need[row]))
+            spare[place] -= int(room[row] * need[row])
     return room
 
 
@@ -152,12 +152,12 @@ def _fill(
     taken: list[Allocation] = []
     for row, count in pick_nodes(domain.rows, domain.each, found.score[domain.rows], ranks):
         for _ in range(count):
-            one = fit(evaluations.table, found.ask, row)
-            if one is None:
+            allocation = fit(evaluations.table, found.ask, row)
+            if allocation is None:
                 txn.rollback(checkpoint)
                 return None
-            txn.take(one)
-            taken.append(one)
+            txn.take(allocation)
+            taken.append(allocation)
     return taken
 
 
@@ -175,19 +175,19 @@ def _in_nvlink_domain(
         for domain in domains_of(evaluations.table, row):
             checkpoint, taken = txn.checkpoint(), list[Allocation]()
             while len(taken) < min(most, int(room[at])):
-                one = fit(evaluations.table, ask, row, domain)
-                if one is None:
+                allocation = fit(evaluations.table, ask, row, domain)
+                if allocation is None:
                     break
-                txn.take(one)
-                taken.append(one)
+                txn.take(allocation)
+                taken.append(allocation)
             txn.rollback(checkpoint)
             best = taken if len(taken) > len(best) else best
         if len(best) == most:
             break
     if len(best) < ask.min_ranks:
         return None
-    for one in best:
-        txn.take(one)
+    for allocation in best:
+        txn.take(allocation)
     return best
 
 
@@ -210,7 +210,7 @@ def by_domain(table: NodeTable, level: str, rows: Ints, ranks: Ints) -> list[int
     """Ranks of each domain that has any of the rows, most first."""
     _, which = np.unique(places_of(table, level, rows), return_inverse=True)
     sums = np.bincount(which, weights=ranks).astype(np.int64)
-    return sorted((int(one) for one in sums if one), reverse=True)
+    return sorted((int(total) for total in sums if total), reverse=True)
 
 
 def free_by_domain(evaluations: Evaluations, found: Evaluation, level: str) -> list[int]:

@@ -75,9 +75,9 @@ def pace(runners: Sequence[PacedRunner], gpus: Gpus, now: float) -> dict[str, Pa
     lines = _GpuQueues(gpus, len(runners))
     best = gpus.runs_s.min(axis=1, initial=inf)
 
-    def turn(one: PacedRunner) -> tuple[float, float, str]:
-        hopeless = one.deadline == inf or one.latest_start < now
-        return (inf if hopeless else one.latest_start), -float(best[one.kind]), one.job
+    def turn(runner: PacedRunner) -> tuple[float, float, str]:
+        hopeless = runner.deadline == inf or runner.latest_start < now
+        return (inf if hopeless else runner.latest_start), -float(best[runner.kind]), runner.job
 
     for runner in sorted(runners, key=turn):
         lines.insert(runner)

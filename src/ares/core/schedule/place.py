@@ -164,8 +164,8 @@ def _fill_up(
                 break
         front, taken = _take_each(evaluations, txn, ask, front)
         number = len(steps)
-        for at, (key, one) in enumerate(zip((-front.keys).tolist(), taken, strict=True)):
-            steps.append((key, one.row, number + at, one))
+        for at, (key, allocation) in enumerate(zip((-front.keys).tolist(), taken, strict=True)):
+            steps.append((key, allocation.row, number + at, allocation))
         front = _again(evaluations, ask, front)
     cut = bool(len(front.rows))
     if parked:
@@ -183,11 +183,11 @@ def _take_each(evaluations: Evaluations, txn: Transaction, ask: Ask, front: _Fro
     found: list[Allocation] = []
     fits: list[bool] = []
     for row in front.rows.tolist():
-        one = fit(evaluations.table, ask, row)
-        fits.append(one is not None)
-        if one is not None:
-            txn.take(one)
-            found.append(one)
+        allocation = fit(evaluations.table, ask, row)
+        fits.append(allocation is not None)
+        if allocation is not None:
+            txn.take(allocation)
+            found.append(allocation)
     return (front, found) if all(fits) else (_Front(front.rows[fits], front.keys[fits]), found)
 
 

@@ -36,7 +36,9 @@ def rules_of(profile: Profile, cut: Mapping[str, str] = MappingProxyType({})) ->
     after = (("power", power.FILTER),) if caps else ()
     return ProfileRules(
         (*before, *((name, _filter(name, cut)) for name in profile.filters), *after),
-        tuple((one.name, one.weight, SCORERS[one.name]) for one in profile.scorers if one.name in SCORERS),
+        tuple(
+            (scorer.name, scorer.weight, SCORERS[scorer.name]) for scorer in profile.scorers if scorer.name in SCORERS
+        ),
         profile.energy,
         caps,
     )
@@ -54,7 +56,7 @@ def without_cut(profile: Profile, cut: Container[str]) -> Profile:
     order = profile.order
 
     def kept(kind: str, weights: tuple[Weight, ...]) -> tuple[Weight, ...]:
-        return tuple(one for one in weights if f"{kind} {one.name}" not in cut)
+        return tuple(weight for weight in weights if f"{kind} {weight.name}" not in cut)
 
     return replace(
         profile,
@@ -73,10 +75,10 @@ def check(profile: Profile, actions: dict[str, object]) -> None:
     """Raises UnknownName for the first name that nothing installed answers to."""
     for name in profile.filters:
         _find("filter", name, FILTERS)
-    for one in profile.scorers:
-        _find("scorer", one.name, SCORERS)
-    for one in (*profile.order.primary, *profile.order.secondary):
-        _find("order factor", one.name, FACTORS)
+    for scorer in profile.scorers:
+        _find("scorer", scorer.name, SCORERS)
+    for factor in (*profile.order.primary, *profile.order.secondary):
+        _find("order factor", factor.name, FACTORS)
     for name in profile.actions:
         _find("action", name, actions)
 
@@ -90,7 +92,10 @@ def without_unknown(profile: Profile, actions: Container[str]) -> tuple[Profile,
     tables: tuple[Container[str], ...] = (SCORERS, FACTORS, FACTORS)
     unknown = [name for name in profile.filters if name not in FILTERS]
     unknown += [
-        one.name for weights, table in zip(lists, tables, strict=True) for one in weights if one.name not in table
+        weight.name
+        for weights, table in zip(lists, tables, strict=True)
+        for weight in weights
+        if weight.name not in table
     ]
     unknown += [name for name in profile.actions if name not in actions]
     if not unknown:
@@ -105,7 +110,7 @@ def without_unknown(profile: Profile, actions: Container[str]) -> tuple[Profile,
 
 
 def _known(weights: tuple[Weight, ...], table: Container[str]) -> tuple[Weight, ...]:
-    return tuple(one for one in weights if one.name in table)
+    return tuple(weight for weight in weights if weight.name in table)
 
 
 def refusing(words: str) -> Filter:

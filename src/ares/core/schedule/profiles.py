@@ -57,7 +57,7 @@ def _without_allocate(profile: Profile) -> str:
 
 
 def _unsettled(profile: Profile) -> str:
-    names = [one.name for one in (*profile.order.primary, *profile.order.secondary)]
+    names = [factor.name for factor in (*profile.order.primary, *profile.order.secondary)]
     by_run_time = next((name for name in names if name in BY_RUN_TIME), None)
     moving = next((name for name in names if name not in SETTLED), None)
     if by_run_time is None or moving is None:
@@ -71,9 +71,9 @@ def _twice(profile: Profile) -> str:
     lists = {
         "filters": profile.filters,
         "actions": profile.actions,
-        "scorers": tuple(one.name for one in profile.scorers),
-        "order.primary": tuple(one.name for one in order.primary),
-        "order.secondary": tuple(one.name for one in order.secondary),
+        "scorers": tuple(scorer.name for scorer in profile.scorers),
+        "order.primary": tuple(factor.name for factor in order.primary),
+        "order.secondary": tuple(factor.name for factor in order.secondary),
     }
     for where, names in lists.items():
         double = next((name for name in names if names.count(name) > 1), None)
@@ -95,7 +95,7 @@ def _shares(profile: Profile) -> str:
 
 
 def _slas(profile: Profile) -> str:
-    empty = next((name for name, one in profile.slas.items() if one == Sla()), None)
+    empty = next((name for name, sla in profile.slas.items() if sla == Sla()), None)
     if empty is None:
         return ""
     return f"the class of service {empty!r} asks for nothing; set slas.{empty}.end_within_s or start_within_s"
@@ -113,7 +113,7 @@ def changed(profile: Profile, sets: Mapping[str, str]) -> Profile:
     full: dict[str, Any] = {
         "filters": list(profile.filters),
         "actions": list(profile.actions),
-        "scorers": [{"name": one.name, "weight": one.weight} for one in profile.scorers],
+        "scorers": [{"name": scorer.name, "weight": scorer.weight} for scorer in profile.scorers],
     }
     plain = {**plain, **full}
     made = profile
@@ -170,9 +170,9 @@ def _names(section: str) -> Callable[[dict[str, Any], Profile, str, str], None]:
 
 
 def _weigh(weights: list[dict[str, Any]], name: str, value: str) -> None:
-    found = next((one for one in weights if one["name"] == name), None)
+    found = next((weight for weight in weights if weight["name"] == name), None)
     if not value:
-        weights[:] = [one for one in weights if one["name"] != name]
+        weights[:] = [weight for weight in weights if weight["name"] != name]
     elif found is None:
         weights.append({"name": name, "weight": value})
     else:
@@ -190,7 +190,7 @@ def _order(plain: dict[str, Any], profile: Profile, rest: str, value: str) -> No
         return
     order = plain.setdefault("order", {})
     known = profile.order.primary if which == "primary" else profile.order.secondary
-    order.setdefault(which, [{"name": one.name, "weight": one.weight} for one in known])
+    order.setdefault(which, [{"name": factor.name, "weight": factor.weight} for factor in known])
     _weigh(order[which], name, value)
 
 
@@ -215,12 +215,12 @@ def _share(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> N
             raise BadSetting(f"shares.{path}: say what of it: weight, soft.gpu, hard.gpu, hard.cpu or hard.memory")
         shares.pop(path, None)
         return
-    one: dict[str, Any] = shares.setdefault(path, {})
+    share: dict[str, Any] = shares.setdefault(path, {})
     name, _, resource = field.partition(".")
     if resource:
-        _entry(one.setdefault(name, {}), resource, value)
+        _entry(share.setdefault(name, {}), resource, value)
     else:
-        _field(one, Share, f"shares.{path}", name, value)
+        _field(share, Share, f"shares.{path}", name, value)
 
 
 def _pool(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
@@ -271,7 +271,7 @@ def _entry(entries: dict[str, Any], name: str, value: str) -> None:
 
 def _field(plain: dict[str, Any], kind: type[msgspec.Struct], where: str, name: str, value: str) -> None:
     """Sets a field by its name in Python or in JSON."""
-    fields = {one.name: one.encode_name for one in msgspec.structs.fields(kind)}
+    fields = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
     known = fields.get(name) or (name if name in fields.values() else None)
     if known is None:
         raise BadSetting(f"{where} has no {name!r}; there are {', '.join(sorted(fields))}")

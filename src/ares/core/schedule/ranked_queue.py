@@ -43,12 +43,15 @@ class RankedQueue:
         self._placed = trial.dealt_with
         self._order = order = trial.profile.order
         sums = (order.primary, order.secondary)
-        self._lasting = [[(one.weight, FACTORS[one.name]) for one in each if one.name in STATIC] for each in sums]
-        self._moving = [[(one.weight, FACTORS[one.name]) for one in each if one.name not in STATIC] for each in sums]
+        self._lasting = [
+            [(factor.weight, FACTORS[factor.name]) for factor in each if factor.name in STATIC] for each in sums
+        ]
+        self._moving = [
+            [(factor.weight, FACTORS[factor.name]) for factor in each if factor.name not in STATIC] for each in sums
+        ]
         self._fixed = not any(self._moving)
-        cluster = trial.cluster
-        self._kept = kept_turns(cluster.waiting, cluster.promises, trial.profile, trial.shares, trial.now)
-        self._turns = [RankedClass(one, index) for index, one in enumerate(trial.cluster.waiting.active.values())]
+        self._kept = kept_turns(trial.waiting, trial.cluster.promises, trial.profile, trial.shares, trial.now)
+        self._turns = [RankedClass(job_class, index) for index, job_class in enumerate(trial.waiting.active.values())]
         self._heap = [self._key(turn) for turn in self._turns if self._skip(turn)]
         heapq.heapify(self._heap)
 
@@ -117,6 +120,8 @@ class RankedQueue:
             turn.ranked = turn.done
         facts, (first_lasting, second_lasting), (first, second) = turn.facts, turn.lasting, self._moving
         primary = fsum(first_lasting + [weight * of(facts, shares, order, now) for weight, of in first])
-        secondary = fsum(second_lasting + [weight * of(facts, shares, order, now) for weight, of in second])
+        secondary = 0.0
+        if second or second_lasting:
+            secondary = fsum(second_lasting + [weight * of(facts, shares, order, now) for weight, of in second])
         counts, after = self._kept.within(job_of(place), facts, primary)
         return -counts, after, -primary, -secondary, place, turn.index

@@ -34,29 +34,29 @@ def _to_come(trial: Trial) -> Iterator[tuple[int, str, Amounts]]:
     """What accounts will get and lose, besides what was placed in this cycle: the shares have that already."""
     cluster = trial.cluster
     for job in cluster.leaving:
-        one = cluster.holdings[job]
-        yield -1, one.account, one.held
+        holding = cluster.holdings[job]
+        yield -1, holding.account, holding.held
         # The ranks that a shrinking gang keeps.
-        yield +1, one.account, held_by(one.ranks)
-    done = {one.job for one in trial.placed}.union(trial.unheld) if cluster.reserved else set[str]()
+        yield +1, holding.account, held_by(holding.ranks)
+    done = {placed.job for placed in trial.placed}.union(trial.unheld) if cluster.reserved else set[str]()
     for job, kept in cluster.reserved.items():
         if job not in done and (account := _account(trial, job)):
             yield +1, account, held_by(kept.placements)
-    ranks = {one.job: one.placements for one in trial.resized}
+    ranks = {resized.job: resized.placements for resized in trial.resized}
     for eviction in trial.evictions:
         if account := _account(trial, eviction.job):
             yield +1, account, held_by(eviction.hold)
         for job in eviction.victims:
             yield -1, cluster.holdings[job].account, cluster.holdings[job].held
         for job in eviction.shrunk:
-            one = cluster.holdings[job]
-            yield -1, one.account, one.held
-            yield +1, one.account, held_by(ranks[job])
+            holding = cluster.holdings[job]
+            yield -1, holding.account, holding.held
+            yield +1, holding.account, held_by(ranks[job])
 
 
 def _account(trial: Trial, job: str) -> str | None:
     """The account of a waiting job, or of a running job that is to be moved."""
-    running, job_class = trial.cluster.holdings.get(job), trial.cluster.waiting.class_of(job)
+    running, job_class = trial.cluster.holdings.get(job), trial.waiting.class_of(job)
     if running is not None:
         return running.account
     return None if job_class is None else job_class.key.account

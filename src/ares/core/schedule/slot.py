@@ -111,7 +111,7 @@ def _extra(claims: Claims, now: float, used: int) -> tuple[Floats, Ints]:
         for at, row, taken in claims.given_back(now)
         if row < used
     ]
-    rest = np.array([one for _, one in found], np.int64).reshape(len(found), 4)
+    rest = np.array([left for _, left in found], np.int64).reshape(len(found), 4)
     return np.array([at for at, _ in found], np.float64), rest
 
 

@@ -16,8 +16,9 @@ from ares.core.capacity.claims import Claims
 from ares.core.capacity.holding import held_by
 from ares.core.capacity.node_table import Ints
 from ares.core.capacity.transaction import Allocation, Transaction, placement
-from ares.core.queue.shares import Amounts, BrokenLimit, Shares
-from ares.core.queue.waiting import ClassKey, JobClass
+from ares.core.queue.drf import Amounts
+from ares.core.queue.shares import BrokenLimit, Shares
+from ares.core.queue.waiting import THROTTLE, ClassKey, JobClass, QueueView
 from ares.core.schedule.budget import CycleBudget
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import Considered, consider
@@ -25,7 +26,7 @@ from ares.core.schedule.gang import place_gang
 from ares.core.schedule.pace import PacedJob
 from ares.core.schedule.place import place_one
 from ares.core.schedule.plan import Eviction, LeftOut, Placed, Plan, Resized
-from ares.model.job import RANKS_MAX
+from ares.model.job import ARRAY_TASKS_MAX, RANKS_MAX
 from ares.model.profile import Profile
 from ares.model.state import Placement
 
@@ -42,6 +43,11 @@ def no_licence(name: str, count: int, used: int, total: int) -> Reason:
         return Reason(code="INFEASIBLE_LICENCE", message=message, numbers=numbers)
     message = f"needs {count} of licence {name}; {max(0, total - used)} of {total} are free"
     return Reason(code="INSUFFICIENT_LICENCE", message=message, numbers=numbers)
+
+
+def array_throttle(running: int, most: int) -> Reason:
+    message = f"{running} of its array's tasks have a place, and {most} may at once"
+    return Reason(code="ARRAY_THROTTLE", message=message, numbers={"running": running, "limit": most})
 
 
 def over_limit(limit: BrokenLimit) -> Reason:
@@ -92,6 +98,7 @@ class Trial:
         keep: int = 0,
         tells: bool = True,
         budget: CycleBudget | None = None,
+        waiting: QueueView | None = None,
     ) -> None:
         # Without one, every job gets a turn.
         self.budget = budget
@@ -101,6 +108,8 @@ class Trial:
         self.keep = keep
         self.considered: dict[str, Considered] = {}
         self.cluster = cluster
+        # The queue; for a question about another one, an overlay of it.
+        self.waiting: QueueView = cluster.waiting if waiting is None else waiting
         self.profile = profile
         self.now = now
         self.evaluations = cluster.evaluations
@@ -133,9 +142,10 @@ class Trial:
         self._near: bool | None = None
 
     @classmethod
-    def what_if(cls, cluster: Cluster, now: float) -> Self:
-        """For a question: `with Trial.what_if(cluster, now) as trial:` leaves the cluster as it was."""
-        return cls(cluster, cluster.profile, now)
+    def what_if(cls, cluster: Cluster, now: float, waiting: QueueView | None = None) -> Self:
+        """For a question: `with Trial.what_if(cluster, now) as trial:` leaves the cluster as it was. A question about
+        a job that does not wait yet goes by an overlay of the queue."""
+        return cls(cluster, cluster.profile, now, waiting=waiting)
 
     def __enter__(self) -> Self:
         return self
@@ -173,7 +183,9 @@ class Trial:
         """Jobs that have a place, or that wait for a better GPU than they could have now."""
         if not self.placed and not self.paced:
             return _NOBODY
-        return {one.job for one in self.placed} | {job for job, one in self.paced.items() if one.start > self.now}
+        return {placed.job for placed in self.placed} | {
+            job for job, paced in self.paced.items() if paced.start > self.now
+        }
 
     def key_of(self, job: str, key: ClassKey) -> ClassKey:
         """The key as if the job had asked for the GPU model that `pace` gave it. Like jobs share what is computed."""
@@ -186,7 +198,7 @@ class Trial:
     def runs_of(self, job: str) -> float:
         """How long the job runs; where `pace` has it slip in, on the GPU model that it gets."""
         paced = self.paced.get(job)
-        return paced.end - self.now if paced is not None and paced.slips_in else self.cluster.waiting.runs_of(job)
+        return paced.end - self.now if paced is not None and paced.slips_in else self.waiting.runs_of(job)
 
     @property
     def full(self) -> bool:
@@ -210,6 +222,11 @@ class Trial:
 
         Of an elastic gang the fewest ranks count, unless `ranks` says how many."""
         for name, count in key.licences:
+            if name.startswith(THROTTLE):
+                most, running = self.cluster.waiting.throttles.get(name[1:], ARRAY_TASKS_MAX), self.licences[name]
+                if running >= most:
+                    return array_throttle(running, most)
+                continue
             total, used = self.profile.licences.get(name, 0), self.licences[name]
             if used + count > total:
                 return no_licence(name, count, used, total)
@@ -265,7 +282,7 @@ class Trial:
         table = self.cluster.table
         if len(taken) == 1:
             return (placement(table, taken[0], 0),)
-        return tuple(placement(table, one, rank) for rank, one in enumerate(taken))
+        return tuple(placement(table, allocation, rank) for rank, allocation in enumerate(taken))
 
     def note_placed(self, job: str, key: ClassKey, class_id: int, found: Assignment) -> None:
         placements = self.placements(found.taken)
@@ -283,24 +300,24 @@ class Trial:
         self.spend(key.account, held_by(placements))
         for name, count in key.licences:
             self.licences[name] += count
-        labels = self.cluster.waiting.labels_of(job)
+        labels = self.waiting.labels_of(job)
         if labels is not None and self._somebody_cares():
             tenant = key.account.split("/", 1)[0]
-            self.cluster.matching.put(job, tenant, labels, tuple(one.row for one in found.taken))
+            self.cluster.matching.put(job, tenant, labels, tuple(allocation.row for allocation in found.taken))
             self._matched.append(job)
 
     def _somebody_cares(self) -> bool:
         """Whether any waiting job has a term about jobs around it."""
         if self._near is None:
-            self._near = any(ask.near for one in self.cluster.waiting.active.values() for ask in one.key.asks)
+            self._near = any(ask.near for job_class in self.waiting.active.values() for ask in job_class.key.asks)
         return self._near
 
     def note_run(self, jobs: Sequence[str], key: ClassKey, class_id: int, taken: Sequence[Allocation]) -> None:
         """Notes like jobs, each with its own place."""
         table, ask = self.cluster.table, key.asks[0]
         self.placed += [
-            Placed(job=job, placements=(placement(table, one, 0),), class_id=class_id)
-            for job, one in zip(jobs, taken, strict=True)
+            Placed(job=job, placements=(placement(table, allocation, 0),), class_id=class_id)
+            for job, allocation in zip(jobs, taken, strict=True)
         ]
         self.spend(key.account, asked(ask, len(jobs)))
 
@@ -319,22 +336,22 @@ class Trial:
         if not self.more or self.profile.backfill.strategy != "aggressive":
             return self.promises
         # The cycle may not have come to these jobs; how far a start may slip counts from the first promise.
-        return {job: one for job, one in self.cluster.promises.items() if job not in placed} | self.promises
+        return {job: promise for job, promise in self.cluster.promises.items() if job not in placed} | self.promises
 
     def _unreached(self) -> int:
         if self.budget is None or not self.budget.spent:
             return 0
-        waiting = self.cluster.waiting
+        waiting = self.waiting
         return max(0, len(waiting) - sum(job in waiting for job in self.budget.seen))
 
     def plan(self) -> Plan:
-        placed = {one.job for one in self.placed}
+        placed = {entry.job for entry in self.placed}
         return Plan(
             at=self.now,
             placed=tuple(self.placed),
             left=(*self.left.values(), *self.held_back.values()),
             # Jobs whose victims are asked to leave now start sooner than promised.
-            promises=tuple(one for job, one in self._promised(placed).items() if job not in self.making_room),
+            promises=tuple(promise for job, promise in self._promised(placed).items() if job not in self.making_room),
             evictions=tuple(self.evictions),
             resized=tuple(self.resized),
             # A job that found another place gives up the room kept for it by starting there.

@@ -18,17 +18,18 @@ from ares.model.state import Placement
 
 def verified(cluster: Cluster, plan: Plan, now: float, unchanged: Callable[[str], bool]) -> tuple[Plan, int]:
     """The parts of the plan that still hold, and how many do not. `unchanged` says whether a job's record is the one
-    that was planned by."""
+    that was planned by. The caller advances the cluster to `now` before."""
     cluster.prepare()
-    cluster.advance(now)
     with Trial.what_if(cluster, now) as trial:
-        placed = tuple(one for one in plan.placed if unchanged(one.job) and _takes(trial, one))
-        evictions = tuple(one for one in plan.evictions if _evicts(cluster, one, unchanged))
+        placed = tuple(entry for entry in plan.placed if unchanged(entry.job) and _takes(trial, entry))
+        evictions = tuple(eviction for eviction in plan.evictions if _evicts(cluster, eviction, unchanged))
         # A gang that was to give up ranks for a job that does not get them keeps them.
-        shrunk = {job for one in evictions for job in one.shrunk}
-        spared = {job for one in plan.evictions for job in one.shrunk} - shrunk
+        shrunk = {job for eviction in evictions for job in eviction.shrunk}
+        spared = {job for eviction in plan.evictions for job in eviction.shrunk} - shrunk
         resized = tuple(
-            one for one in plan.resized if one.job not in spared and unchanged(one.job) and _resizes(trial, one)
+            entry
+            for entry in plan.resized
+            if entry.job not in spared and unchanged(entry.job) and _resizes(trial, entry)
         )
     unheld = tuple(job for job in plan.unheld if unchanged(job) and job in cluster.reserved)
     kept = (placed, resized, evictions, unheld)
@@ -39,26 +40,26 @@ def verified(cluster: Cluster, plan: Plan, now: float, unchanged: Callable[[str]
     return replace(plan, placed=placed, resized=resized, evictions=evictions, unheld=unheld), dropped
 
 
-def _takes(trial: Trial, one: Placed) -> bool:
+def _takes(trial: Trial, placed: Placed) -> bool:
     """Whether the waiting job may have the place, which is then taken."""
     cluster = trial.cluster
-    job_class, ranks = cluster.waiting.class_of(one.job), len(one.placements)
-    if job_class is None or one.alternative >= len(job_class.key.asks):
+    job_class, ranks = cluster.waiting.class_of(placed.job), len(placed.placements)
+    if job_class is None or placed.alternative >= len(job_class.key.asks):
         return False
-    key, ask = job_class.key, job_class.key.asks[one.alternative]
+    key, ask = job_class.key, job_class.key.asks[placed.alternative]
     asked = (ask.cpu_milli, ask.memory_mib, ask.gpus)
-    if not ask.min_ranks <= ranks <= ask.ranks or any(_amounts(place) != asked for place in one.placements):
+    if not ask.min_ranks <= ranks <= ask.ranks or any(_amounts(place) != asked for place in placed.placements):
         return False
     if trial.gate(key, ask, ranks) is not None:
         return False
-    kept = cluster.reserved.get(one.job)
-    if kept is not None and kept.placements == one.placements:
+    kept = cluster.reserved.get(placed.job)
+    if kept is not None and kept.placements == placed.placements:
         # What is kept for the job counts as taken already.
-        good = all(cluster.is_alone(place, ask.qos) for place in one.placements)
+        good = all(cluster.is_alone(place, ask.qos) for place in placed.placements)
     else:
-        good = _take(trial, one.placements, ask.qos)
+        good = _take(trial, placed.placements, ask.qos)
     if good:
-        trial.spend(key.account, held_by(one.placements))
+        trial.spend(key.account, held_by(placed.placements))
         for name, count in key.licences:
             trial.licences[name] += count
     return good
@@ -103,19 +104,19 @@ def _is_free(trial: Trial, taken: Allocation, place: Placement, qos: Qos) -> boo
     )
 
 
-def _resizes(trial: Trial, one: Resized) -> bool:
+def _resizes(trial: Trial, resized: Resized) -> bool:
     """Whether the ranks that a gang gains can be had; giving up ranks is always possible."""
-    holding = trial.cluster.holdings.get(one.job)
+    holding = trial.cluster.holdings.get(resized.job)
     if holding is None or holding.elastic is None or holding.leaving:
         return False
-    added = tuple(place for place in one.placements if place not in holding.ranks)
+    added = tuple(place for place in resized.placements if place not in holding.ranks)
     return not added or _take(trial, added, holding.elastic.qos)
 
 
-def _evicts(cluster: Cluster, one: Eviction, unchanged: Callable[[str], bool]) -> bool:
+def _evicts(cluster: Cluster, eviction: Eviction, unchanged: Callable[[str], bool]) -> bool:
     """Whether the job still waits, its victims are still there, and the room would be of use."""
-    leave = (*one.victims, *one.shrunk)
-    if one.job not in cluster.waiting or not all(unchanged(job) for job in (one.job, *leave)):
+    leave = (*eviction.victims, *eviction.shrunk)
+    if eviction.job not in cluster.waiting or not all(unchanged(job) for job in (eviction.job, *leave)):
         return False
     there = all((holding := cluster.holdings.get(job)) is not None and not holding.leaving for job in leave)
-    return there and all(cluster.is_there(place) for place in one.hold)
+    return there and all(cluster.is_there(place) for place in eviction.hold)

@@ -123,5 +123,5 @@ def _displacing(cluster: Cluster, words: str, evicts: Eviction, now: float) -> O
 def _price(cluster: Cluster, placements: tuple[Placement, ...]) -> float:
     rows = (cluster.rows.get(place.node) for place in placements)
     records = (None if row is None else cluster.table.records[row] for row in rows)
-    pools = (_PLAIN if one is None else cluster.profile.pools.get(one.info.pool, _PLAIN) for one in records)
+    pools = (_PLAIN if record is None else cluster.profile.pools.get(record.info.pool, _PLAIN) for record in records)
     return round(sum(price_of(place, pool) for place, pool in zip(placements, pools, strict=True)), 6)

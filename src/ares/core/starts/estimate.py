@@ -44,8 +44,8 @@ def start_estimate(trial: Trial, key: ClassKey, ask: Ask, position: int) -> Eta:
     nearest = rows[np.argsort(-stages.astype(np.int64), kind="stable")][:_NODES_MAX]
     ends = _ends(trial.cluster, [int(row) for row in nearest])
     for at in sorted({max(at, opens.at) for _, at in ends if at is not None and at > now}):
-        ended = [one for one, end in ends if end is not None and end <= at]
-        gone = {one.job: one for one in (*opens.ended, *ended)}
+        ended = [holding for holding, end in ends if end is not None and end <= at]
+        gone = {holding.job: holding for holding in (*opens.ended, *ended)}
         if _fits(trial, ask, list(gone.values())):
             who = "1 job that holds its place ends" if len(ended) == 1 else f"{len(ended)} jobs that hold its place end"
             words = f"{who} by then, by the run times given"
@@ -67,15 +67,15 @@ def _opens(trial: Trial, key: ClassKey, ask: Ask, gate: Reason) -> _Opens | str:
     """When enough jobs that hold its licence or count towards its limit have ended, or why that is not known."""
     if gate.remedy == "yours":
         return gate.message
-    holding = [one for one in trial.cluster.holdings.values() if _counts(trial, key, ask, one)]
-    said = sorted((one.ends_at, one.job) for one in holding if one.ends_at is not None)
+    holding = [candidate for candidate in trial.cluster.holdings.values() if _counts(trial, key, ask, candidate)]
+    said = sorted((candidate.ends_at, candidate.job) for candidate in holding if candidate.ends_at is not None)
     later, ended = Trial(trial.cluster, trial.profile, trial.now), list[Holding]()
     for at, job in said:
-        one = trial.cluster.holdings[job]
-        ended.append(one)
-        for name, count in one.licences:
+        holder = trial.cluster.holdings[job]
+        ended.append(holder)
+        for name, count in holder.licences:
             later.licences[name] -= count
-        later.shares.take(one.account, Amounts(*(-held for held in one.held)))
+        later.shares.take(holder.account, Amounts(*(-held for held in holder.held)))
         # A job that should have ended already says nothing about when it does.
         if at > trial.now and later.gate(key, ask) is None:
             who = "1 job ends" if len(ended) == 1 else f"{len(ended)} jobs end"
@@ -86,24 +86,24 @@ def _opens(trial: Trial, key: ClassKey, ask: Ask, gate: Reason) -> _Opens | str:
     return f"{gate.message}; {silent} of {len(holding)} jobs under that {what} do not say how long they run"
 
 
-def _counts(trial: Trial, key: ClassKey, ask: Ask, one: Holding) -> bool:
+def _counts(trial: Trial, key: ClassKey, ask: Ask, holding: Holding) -> bool:
     """Whether it holds a licence that the job needs, or counts towards a limit of an account above both."""
-    if any(name == needed for name, _ in one.licences for needed, _ in key.licences):
+    if any(name == needed for name, _ in holding.licences for needed, _ in key.licences):
         return True
     shares, wanted = trial.profile.shares, asked(ask, 1)
     return any(
         path in shares and resource in shares[path].hard and held and needed
-        for path, same in zip(levels(one.account), levels(key.account), strict=True)
+        for path, same in zip(levels(holding.account), levels(key.account), strict=True)
         if path == same
-        for resource, held, needed in zip(RESOURCES, one.held, wanted, strict=True)
+        for resource, held, needed in zip(RESOURCES, holding.held, wanted, strict=True)
     )
 
 
 def _fits(trial: Trial, ask: Ask, ended: Sequence[Holding]) -> bool:
     """Whether there is room once these jobs have ended."""
     checkpoint = trial.txn.checkpoint()
-    for one in ended:
-        _give_back(trial, one)
+    for holding in ended:
+        _give_back(trial, holding)
     found = trial.place(ask)
     trial.txn.rollback(checkpoint)
     return found is not None

@@ -24,7 +24,7 @@ _CPU_MILLI, _MEMORY_MIB = 1000, 1024
 
 def common_shapes(nodes: Sequence[NodeInfo]) -> Iterator[Shape]:
     """Common sizes on nodes like these: some GPUs, one whole node, and several whole nodes."""
-    whole = max(nodes, key=lambda one: (len(_gpus(one)), one.cpu_milli, one.memory_mib))
+    whole = max(nodes, key=lambda node: (len(_gpus(node)), node.cpu_milli, node.memory_mib))
     most = len(_gpus(whole))
     for gpus in _SIZES:
         if gpus <= most:
@@ -34,7 +34,7 @@ def common_shapes(nodes: Sequence[NodeInfo]) -> Iterator[Shape]:
         yield Shape(words="1 CPU", resources=Resources(cpu_milli=min(_CPU_MILLI, whole.cpu_milli)))
     each = Resources(cpu_milli=max(1, whole.cpu_milli), memory_mib=max(1, whole.memory_mib), gpus=most)
     yield Shape(words="1 whole node", resources=each)
-    alike = sum((len(_gpus(one)), one.cpu_milli, one.memory_mib) >= (most, *_size(whole)) for one in nodes)
+    alike = sum((len(_gpus(node)), node.cpu_milli, node.memory_mib) >= (most, *_size(whole)) for node in nodes)
     if alike > 1:
         ranks = min(alike, _NODES_MAX)
         yield Shape(words=f"{ranks} whole nodes", resources=each, ranks=ranks)

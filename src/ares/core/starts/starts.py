@@ -5,8 +5,7 @@ was promised; or else once all jobs ahead of it were put into the future, each w
 the estimated ends of running jobs.
 """
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 from math import inf
 from typing import NamedTuple
@@ -15,11 +14,12 @@ from ares.api.decisions import Eta
 from ares.core.ask import Ask
 from ares.core.capacity.bookings import claim_of
 from ares.core.capacity.claims import Claim
-from ares.core.explain.faster import named, paced_jobs
+from ares.core.explain.held_back import named, paced_jobs
 from ares.core.explain.why import infeasible
 from ares.core.forecast.estimate import Estimate
 from ares.core.queue.order import account_of
-from ares.core.queue.waiting import ClassKey, JobClass, class_key
+from ares.core.queue.overlay import QueueOverlay
+from ares.core.queue.waiting import ClassKey, JobClass, QueueView, class_key
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.pace import PacedJob, choices
 from ares.core.schedule.ranked_queue import RankedQueue
@@ -93,10 +93,11 @@ class Starts:
         found: list[Course | str] = []
         for spec in specs:
             key = class_key(state, spec)
-            with self._queued(state, specs[0], instead_of) as is_new:
-                known = self._known(state, spec, key)
-                if known is None and ahead is None:
-                    ahead = self._ahead(state.id, is_new)
+            # Anew for each: the queue may have changed since the last step.
+            waiting = self._queue_with(state, specs[0], instead_of)
+            known = self._known(state, spec, key, waiting)
+            if known is None and ahead is None:
+                ahead = self._ahead(state.id, waiting)
             if known is None:
                 assert ahead is not None
                 known = ahead if isinstance(ahead, str) else (yield from self._after(state, spec, key, ahead))
@@ -104,38 +105,25 @@ class Starts:
             yield
         return found
 
-    @contextmanager
-    def _queued(self, state: JobState, spec: JobSpec, instead_of: JobSpec | None) -> Generator[bool]:
-        """Within, the job is in the queue; yields whether it was put there only for this."""
+    def _queue_with(self, state: JobState, spec: JobSpec, instead_of: JobSpec | None) -> QueueView:
+        """The queue with the job in it; an overlay where the job does not wait, or not in this form."""
         waiting = self._cluster.waiting
         if state.id in waiting and instead_of is None:
-            yield False
-            return
-        before = waiting.runs_of(state.id), waiting.likely_of(state.id)
-        # The job must not stand in its own way.
-        waits = waiting.remove(state.id)
+            return waiting
         runs = self._cluster.predictor.estimate(spec, account_of(state))
-        waiting.add(state, spec, *((inf, inf) if runs is None else (runs.hold_s, runs.seconds)))
-        self._paced = None
-        try:
-            yield True
-        finally:
-            self._paced = None
-            waiting.remove(state.id)
-            if waits and instead_of is not None:
-                waiting.add(state, instead_of, *before)
+        return QueueOverlay(waiting, state, spec, *((inf, inf) if runs is None else (runs.hold_s, runs.seconds)))
 
     # ---- one job
 
-    def _known(self, state: JobState, spec: JobSpec, key: ClassKey) -> Course | str | None:
+    def _known(self, state: JobState, spec: JobSpec, key: ClassKey, waiting: QueueView) -> Course | str | None:
         """What can be said without a look at the jobs ahead."""
         cluster, now = self._cluster, self._now
         never = infeasible(cluster, key, now)
         if never is not None:
             return f"it can never run as it is: {never.message}"
-        slot = self._slot(state.id) if key.asks[0].runs else None
+        slot = self._slot(state.id, waiting) if key.asks[0].runs else None
         if slot is not None:
-            return self._by_model(slot, state, spec)
+            return self._by_model(slot, state, spec, len(waiting) - 1)
         own = cluster.booked(key.asks[0].reservation, now)
         runs = None if own is None else cluster.predictor.estimate(spec, account_of(state))
         if own is not None and own.start > now:
@@ -161,38 +149,38 @@ class Starts:
         claims = yield from self._reach(ahead)
         return self._behind(state, spec, key, claims)
 
-    def _slot(self, job: str) -> PacedJob | None:
+    def _slot(self, job: str, waiting: QueueView) -> PacedJob | None:
+        if waiting is not self._cluster.waiting:
+            return paced_jobs(self._cluster, self._now, waiting).get(job)
         if self._paced is None:
             self._paced = paced_jobs(self._cluster, self._now)
         return self._paced.get(job)
 
-    def _by_model(self, slot: PacedJob, state: JobState, spec: JobSpec) -> Course:
+    def _by_model(self, slot: PacedJob, state: JobState, spec: JobSpec, others: int) -> Course:
         lasts_s = slot.end - slot.start
         runs: Estimate | None = Estimate(lasts_s, lasts_s, lasts_s, "the run times it states")
         if slot.model is not None:
             runs = self._cluster.predictor.estimate(spec, account_of(state), slot.model)
-        others = len(self._cluster.waiting) - 1
         beside = f", planned together with {count(others, 'job')} that wait" if others else ""
         where = "several GPU models" if slot.model is None else named(slot.model)
         return Course(slot.start, runs, f"on {where}{beside}")
 
-    def _ahead(self, job: str, is_new: bool) -> list[tuple[str, JobClass]] | str:
+    def _ahead(self, job: str, waiting: QueueView) -> list[tuple[str, JobClass]] | str:
         """The jobs ahead, one more than are looked at if there are so many; or why they are not known."""
-        waiting = self._cluster.waiting
         if waiting.settled is not None:
-            names = [place[3] for _, _, place in islice(waiting.settled.ahead(job), self._most + 1)]
-            return [(name, one) for name in names if (one := waiting.class_of(name)) is not None]
+            names = [place[3] for _, _, place in islice(waiting.ahead(job), self._most + 1)]
+            return [(name, job_class) for name in names if (job_class := waiting.class_of(name)) is not None]
         if len(waiting.active) > _CLASSES_MAX:
             return f"more than {_CLASSES_MAX} kinds of jobs wait"
-        if is_new:
-            return self._ranked(self._most + 1, job)
-        if self._front is None or (len(self._front) < self._most + 2 and all(one != job for one, _ in self._front)):
-            self._front = self._ranked(self._most + 2)
+        if waiting is not self._cluster.waiting:
+            return self._ranked(waiting, self._most + 1, job)
+        if self._front is None or (len(self._front) < self._most + 2 and all(ahead != job for ahead, _ in self._front)):
+            self._front = self._ranked(waiting, self._most + 2)
         return list(islice(_before(iter(self._front), job), self._most + 1))
 
-    def _ranked(self, most: int, until: str = "") -> list[tuple[str, JobClass]]:
+    def _ranked(self, waiting: QueueView, most: int, until: str = "") -> list[tuple[str, JobClass]]:
         """The first jobs of the queue, as far as that job."""
-        with Trial.what_if(self._cluster, self._now) as trial:
+        with Trial.what_if(self._cluster, self._now, waiting) as trial:
             return list(islice(_before(RankedQueue(trial).rest(), until), most))
 
     def _at_once(self, key: ClassKey, runs_s: float, ahead: list[tuple[str, JobClass]]) -> tuple[Placement, ...] | None:
@@ -217,8 +205,8 @@ class Starts:
             claims = [claim for claim, _ in shared]
         while rest := ahead[len(claims) : len(claims) + self._at_a_time]:
             with self._with_claims(claims) as trial:
-                for job, one in rest:
-                    claim = self._claim(trial, job, one)
+                for job, job_class in rest:
+                    claim = self._claim(trial, job, job_class)
                     claims.append((job, claim))
                     if claim is not None:
                         trial.claims.add(claim)
@@ -234,7 +222,7 @@ class Starts:
                 trial.claims.add(claim)
         return trial
 
-    def _claim(self, trial: Trial, job: str, one: JobClass) -> Claim | None:
+    def _claim(self, trial: Trial, job: str, job_class: JobClass) -> Claim | None:
         if job not in self._cluster.waiting:
             # The job left the queue since the last step.
             return None
@@ -242,7 +230,7 @@ class Starts:
         if promise is not None:
             return claim_of(self._cluster, promise)
         runs_s = self._cluster.waiting.runs_of(job)
-        found = [_opening(trial, one.key, ask, runs_s) for ask in one.key.asks]
+        found = [_opening(trial, job_class.key, ask, runs_s) for ask in job_class.key.asks]
         first = min((each for each in found if not isinstance(each, str)), key=lambda each: each.start, default=None)
         return None if first is None else Claim(job, first.start, first.start + runs_s, first.taken)
 
@@ -264,16 +252,16 @@ class Starts:
 
 
 def _before(jobs: Iterator[tuple[str, JobClass]], job: str) -> Iterator[tuple[str, JobClass]]:
-    for other, one in jobs:
+    for other, job_class in jobs:
         if other == job:
             return
-        yield other, one
+        yield other, job_class
 
 
 def _asks(cluster: Cluster, key: ClassKey) -> Iterator[tuple[Ask, str | None]]:
     """What the job asks for, by GPU model where it says that models differ."""
     for ask in key.asks:
-        apart = [(one.ask, one.slowest) for one in choices(cluster.table, ask)]
+        apart = [(choice.ask, choice.slowest) for choice in choices(cluster.table, ask)]
         yield from apart or [(ask, ask.gpu_model)]
 
 
@@ -293,7 +281,11 @@ def _basis(trial: Trial, opening: Slot, ahead: int) -> str:
     if opening.start <= trial.now:
         return "there is room now"
     cluster = trial.cluster
-    names = {record.info.name for one in opening.taken if (record := cluster.table.records[one.row]) is not None}
+    names = {
+        record.info.name
+        for allocation in opening.taken
+        if (record := cluster.table.records[allocation.row]) is not None
+    }
     jobs = {job for name in names for job in cluster.on_node.get(name, ())}
     ends = sum((cluster.holdings[job].ends_at or inf) <= opening.start for job in jobs)
     parts = [f"{count(ends, 'job')} that {'holds' if ends == 1 else 'hold'} its place"] if ends else []

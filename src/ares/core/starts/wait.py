@@ -35,8 +35,8 @@ class Supply:
     __slots__ = ("_area", "_free", "_times")
 
     def __init__(self, free: float, held: Sequence[HeldSupply]) -> None:
-        amounts = np.array([one.amount for one in held], np.float64)
-        left = np.maximum(np.array([one.left_s for one in held], np.float64), 0.0)
+        amounts = np.array([supply.amount for supply in held], np.float64)
+        left = np.maximum(np.array([supply.left_s for supply in held], np.float64), 0.0)
         order = np.argsort(left, kind="stable")
         order = order[: int(np.isfinite(left).sum())]
         # From each of these times on so much is free, and by then so much (amount times seconds) was.
@@ -124,14 +124,17 @@ class Supplies:
             free, capacity = int(table.cpu_free[rows].sum()), int(table.cpu[rows].sum())
         within = set(rows.tolist())
         nodes = {name for name, row in names.items() if row in within}
-        held = [HeldSupply(self._held(one, kind, nodes), self._left_s(one)) for one in self._cluster.holdings.values()]
-        return Supply(free, [one for one in held if one.amount]), float(capacity)
+        held = [
+            HeldSupply(self._held(holding, kind, nodes), self._left_s(holding))
+            for holding in self._cluster.holdings.values()
+        ]
+        return Supply(free, [supply for supply in held if supply.amount]), float(capacity)
 
-    def _held(self, one: Holding, kind: Bottleneck, nodes: set[str]) -> float:
-        places = (place for place in one.placements if place.node in nodes)
+    def _held(self, holding: Holding, kind: Bottleneck, nodes: set[str]) -> float:
+        places = (place for place in holding.placements if place.node in nodes)
         if kind.resource == "gpu":
             return sum(len(place.gpus) * place.gpu_milli for place in places)
         return sum(place.cpu_milli for place in places)
 
-    def _left_s(self, one: Holding) -> float:
-        return inf if one.ends_at is None else one.ends_at - self._now
+    def _left_s(self, holding: Holding) -> float:
+        return inf if holding.ends_at is None else holding.ends_at - self._now

@@ -118,7 +118,7 @@ def link_graph(gpus: Sequence[Gpu], rows: Sequence[Sequence[str]]) -> LinkGraph:
         # A link has one speed; where the two directions disagree, the slower one is believed.
         return min(read_link(word(one, other), *models), read_link(word(other, one), *models), key=lambda k: k.gbps)
 
-    below = [[between(one, other) for other in places[:at]] for at, one in enumerate(places)]
+    below = [[between(place, other) for other in places[:at]] for at, place in enumerate(places)]
     pairs = {link for row in below for link in row}
     size = range(len(places))
     links = tuple(tuple(below[a][b] if b < a else below[b][a] if a < b else _ITSELF for b in size) for a in size)

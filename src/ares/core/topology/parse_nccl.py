@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 
 from ares.core.topology.cards import Matrix, canonical_bus
 from ares.core.topology.links import INDEX_MAX, SELF
-from ares.core.topology.xml import read_xml
+from ares.core.topology.parse_nvidia import read_xml
 
 _GPU_CLASS: Final = "0x03"
 _SWITCH_CLASS: Final = "0x0680"
@@ -41,8 +41,8 @@ def parse_nccl(text: str) -> Matrix:
         gpus.sort(key=lambda gpu: gpu.bus)
     return Matrix(
         gpus=tuple(range(len(gpus))),
-        words=tuple(tuple(SELF if a == b else _word(one, other) for b, other in enumerate(gpus))
-                    for a, one in enumerate(gpus)),
+        words=tuple(tuple(SELF if a == b else _word(gpu, other) for b, other in enumerate(gpus))
+                    for a, gpu in enumerate(gpus)),
         numa=tuple(gpu.numa for gpu in gpus),
         buses=tuple(gpu.bus for gpu in gpus),
     )  # fmt: skip

@@ -4,11 +4,10 @@ import csv
 import re
 from collections.abc import Iterator
 from typing import Final
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, ParseError, fromstring
 
 from ares.core.topology.cards import Card, Matrix, Slice
 from ares.core.topology.links import INDEX_MAX, SELF, UNKNOWN, is_link_word
-from ares.core.topology.xml import read_xml
 
 # Colours and underlining, which newer drivers print even into a pipe.
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -153,7 +152,7 @@ def _matrix(found: dict[int, tuple[dict[int, str], str, str]]) -> Matrix:
 
     return Matrix(
         gpus=gpus,
-        words=tuple(tuple(word(one, other) for other in gpus) for one in gpus),
+        words=tuple(tuple(word(gpu, other) for other in gpus) for gpu in gpus),
         numa=_numa([found[gpu][1] for gpu in gpus], [found[gpu][2] for gpu in gpus]),
     )
 
@@ -166,3 +165,16 @@ def _numa(cpus: list[str], said: list[str]) -> tuple[int | None, ...]:
     lists = {cell for cell in cpus if _CPU_LIST.fullmatch(cell)}
     order = sorted(lists, key=lambda cell: int(re.split("[-,]", cell)[0][:9]))
     return tuple(order.index(cell) if cell in lists else None for cell in cpus)
+
+
+_CHARS_MAX: Final = 16 << 20
+
+
+def read_xml(text: str) -> Element | None:
+    """None when it is not XML, or declares entities: no tool does, and they can grow without bound."""
+    if len(text) > _CHARS_MAX or "<!ENTITY" in text or "<" not in text:
+        return None
+    try:
+        return fromstring(text[text.index("<") :])
+    except (ParseError, ValueError):
+        return None

@@ -37,8 +37,8 @@ def parse_json_links(text: str) -> Matrix:
     said: _Said = {}
     for field, value in objects.get("system", {}).items():
         if match := _PAIR.fullmatch(field):
-            what, one, other = match.groups()
-            said.setdefault((int(one), int(other)), {})[what] = value
+            what, first, other = match.groups()
+            said.setdefault((int(first), int(other)), {})[what] = value
     return _matrix(said, {card.index: card.numa for card in parse_json(text)})
 
 
@@ -55,10 +55,10 @@ def parse_topo(text: str) -> Matrix:
             continue
         if not columns:
             columns = cells
-        elif (one := _GPU.fullmatch(cells[0])) and len(cells) == len(columns) + 1:
+        elif (row := _GPU.fullmatch(cells[0])) and len(cells) == len(columns) + 1:
             for column, cell in zip(columns, cells[1:], strict=True):
                 if other := _GPU.fullmatch(column):
-                    said.setdefault((int(one.group(1)), int(other.group(1))), {})[table] = cell
+                    said.setdefault((int(row.group(1)), int(other.group(1))), {})[table] = cell
     return _matrix(said, {int(gpu): int(node) for gpu, node in _NUMA.findall(text)})
 
 
@@ -102,6 +102,6 @@ def _matrix(said: _Said, numa: dict[int, int | None]) -> Matrix:
 
     return Matrix(
         gpus=gpus,
-        words=tuple(tuple(word(one, other) for other in gpus) for one in gpus),
+        words=tuple(tuple(word(gpu, other) for other in gpus) for gpu in gpus),
         numa=tuple(numa.get(gpu) for gpu in gpus),
     )

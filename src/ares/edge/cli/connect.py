@@ -1,41 +1,60 @@
-"""The client a command uses, and the jobs its arguments name."""
+"""The client a command uses, the jobs its arguments name, and a change of each of them."""
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
+    from ares.edge.client.brief import BriefClient, Sender
+    from ares.edge.client.calls.calls import Call
     from ares.edge.client.sync import Client
 
 # Crockford's base 32, and the index of an array task.
 _FULL_ID = re.compile(r"[0-9a-hjkmnp-tv-z]{16}(_\d+)?")
 _BEGINNING = re.compile(r"[0-9a-z_]{1,32}")
 _COMPLETION_TIMEOUT_S = 0.7
+# A person waits at the terminal: fail quickly when no server answers. A stream that has begun is more patient.
+_PATIENT: dict[str, Any] = {"attempts": 60, "base_s": 0.25, "cap_s": 2.0}
+_IMPATIENT: dict[str, Any] = {"attempts": 3, "base_s": 0.1, "cap_s": 0.5}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def connect(ctx: click.Context) -> "Client":
-    """A client for this command, closed when the command ends."""
+def connect(ctx: click.Context, *, patient: bool = False) -> "Client":
+    """A client for this command, closed when the command ends. `patient`: for a part of it that goes on for long, so
+    that a server which was there may be away for a minute."""
     from ares.edge.client.retry import Retry
     from ares.edge.client.sync import Client
 
-    # A person waits at the terminal: fail quickly when no server answers. A stream that has begun is more patient.
-    root = ctx.find_root()
-    client = Client(
-        root.obj,
-        retry=Retry(attempts=3, base_s=0.1, cap_s=0.5),
-        tenant=root.params.get("tenant"),
-        break_glass=root.params.get("break_glass"),
-    )
+    client = Client(ctx.find_root().obj, retry=Retry(**(_PATIENT if patient else _IMPATIENT)), **_acting(ctx))
     ctx.call_on_close(client.close)
     return client
 
 
-def find_job(client: "Client", text: str) -> str:
+def connect_briefly(ctx: click.Context) -> "BriefClient":
+    """The same for a command that scripts call often: it loads little."""
+    from ares.edge.client.brief import BriefClient
+    from ares.edge.client.retry import Retry
+
+    client = BriefClient(ctx.find_root().obj, retry=Retry(**_IMPATIENT), **_acting(ctx))
+    ctx.call_on_close(client.close)
+    return client
+
+
+class _Acting(TypedDict):
+    tenant: str | None
+    break_glass: str | None
+
+
+def _acting(ctx: click.Context) -> _Acting:
+    given = ctx.find_root().params
+    return _Acting(tenant=given.get("tenant"), break_glass=given.get("break_glass"))
+
+
+def find_job(client: "Sender", text: str) -> str:
     """The full id of a job given by the beginning of its id."""
     if _FULL_ID.fullmatch(text):
         return text
@@ -98,3 +117,23 @@ def jobs_argument(*, required: bool = True) -> Callable[[F], F]:
     """The argument JOB, one or several."""
     shown = "JOB..." if required else "[JOB...]"
     return click.argument("jobs", nargs=-1, required=required, metavar=shown, shell_complete=complete_job)
+
+
+def change_each(client: "Client", ids: Iterable[str], call_of: "Callable[[str], Call[Any]]", output: str) -> int:
+    """Changes each job by itself: a job that is refused does not keep the others. The exit code."""
+    from ares.edge.cli.render.output import print_objects, report
+    from ares.edge.cli.render.text import printable
+    from ares.edge.client.errors import Conflict, Forbidden, InvalidRequest, NotFound, TooManyRequests
+
+    code, states = 0, list[Any]()
+    for job_id in ids:
+        try:
+            state: Any = client.send(call_of(job_id).raw())
+        except (Conflict, Forbidden, InvalidRequest, NotFound, TooManyRequests) as error:
+            code = report(f"{job_id}: {error}", error.fix, 1)
+            continue
+        states.append(state)
+        if output == "table":
+            click.echo(f"{state['id']} ({printable(state['name'])}) {state.get('phase', 'PENDING')}")
+    print_objects(output, {"jobs": states}, lambda answer: [job["id"] for job in answer["jobs"]])
+    return code

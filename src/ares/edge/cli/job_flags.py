@@ -1,7 +1,7 @@
 """The flags that describe a job: those of `ares submit` and `ares plan`."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,6 +20,7 @@ NUMA = ("none", "preferred", "required")
 QOS = ("guaranteed", "burstable", "best-effort")
 ISOLATION = ("any", "process", "sandbox")
 NETWORK = ("host", "none")
+UNMET = ("skip", "fail", "run")
 # Flags that are keys of a job file, some under another name.
 _KEYS = {
     "name": "name", "cpus": "cpus", "memory": "memory", "gpus": "gpus", "gpu_model": "gpuModel",
@@ -32,9 +33,13 @@ _KEYS = {
     "gap_min": "gapMin",
     "checkpoint_signal": "checkpointSignal", "checkpoint_wait": "checkpointWait", "preempt": "preempt",
     "priority": "priority", "time": "time", "signal": "signal", "grace": "grace", "retries": "retries",
+    "oom_factor": "oomFactor", "oom_max": "oomMax",
     "restart": "restart", "effects": "effects", "array": "array", "selector": "selector", "lease": "lease",
     "label": "labels", "env": "env", "secret": "secrets", "reservation": "reservation",
     "isolation": "isolation", "network": "network", "input_ref": "inputRefs", "cost_estimate": "costEstimate",
+    "begin": "begin", "hold": "held", "after": "after", "needs_timeout": "needsTimeout",
+    "on_impossible": "onImpossible",
+    "notify": "notify",
 }  # fmt: skip
 
 
@@ -120,11 +125,23 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     _text("--checkpoint-signal", "NAME", "Sent before it is displaced, so that it saves its state: USR1."),
     _text("--checkpoint-wait", "TIME", "Time it has for that.  [default: 30s]"),
+    # Before it is queued.
+    _text("--begin", "TIME", "Not before then: 2h from now, 18:00, or 2026-12-01T18:00."),
+    click.option("--hold", is_flag=True, default=None, help="Not before it is released; see `ares release`."),
+    _texts("--after", "ok:JOB", "When that job has succeeded; or fail:JOB, any:JOB (ended), start:JOB."),
+    _text("--needs-timeout", "TIME", "Give up when it has waited so long for other jobs."),
+    click.option(
+        "--on-impossible",
+        type=click.Choice(UNMET),
+        help="What becomes of it when what it waits for cannot happen.  [default: skip]",
+    ),
     # How it runs.
     click.option("--time", metavar="TIME", help="Wall-time limit: 90s, 2h, 1d12h."),
     click.option("--signal", metavar="NAME@TIME", help="Signal sent that long before the time limit: USR1@60s."),
     click.option("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL.  [default: 30s]"),
     click.option("--retries", type=int, help="Retries after a failure.  [default: 3]"),
+    click.option("--oom-factor", type=float, help="After running out of memory, so many times as much.  [default: 1]"),
+    _text("--oom-max", "SIZE", "And never more than this; without it, as much as the largest machine has."),
     click.option("--restart", type=click.Choice(RESTARTS), help="When to run it again.  [default: on-failure]"),
     click.option(
         "--effects",
@@ -134,7 +151,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--lease", metavar="TIME", help="How long its machine may be silent before the job moves.  [default: 9s]"
     ),
-    click.option("--array", metavar="RANGE", help="One task per index: 0-9, 1,5,7-20 or 0-100:10."),
+    click.option(
+        "--array", metavar="RANGE", help="One task per index: 0-9, 1,5,7-20 or 0-100:10; 0-199%8 lets 8 run at once."
+    ),
     click.option(
         "--env",
         "-e",
@@ -152,10 +171,17 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--network", type=click.Choice(NETWORK), help="The machine's network, or none.  [default: host]"),
     pairs_option("--label", help="Label to find it by."),
     click.option(
+        "--notify",
+        multiple=True,
+        envvar="ARES_NOTIFY",
+        metavar="CHANNEL[:WHEN]",
+        help="Tell this channel when it has ended; WHEN is end, fail or success. Or ARES_NOTIFY. May be repeated.",
+    ),
+    click.option(
         "--chdir",
         "-C",
         type=click.Path(file_okay=False),
-        help="Directory to start in, on the machine it runs on. Otherwise a private, empty one.",
+        help="Directory to start in, on the machine it runs on; nothing is shipped then.",
     ),
 )
 
@@ -168,18 +194,33 @@ def job_options(command: F) -> F:
     return command
 
 
-def asked(command: Sequence[str], flags: dict[str, Any]) -> "JobSpec":
+def asked(said: Sequence[Mapping[str, object]]) -> "JobSpec":
     """The job that file, flags and command describe together."""
-    from ares.edge.cli.job_file import read_job_file
     from ares.edge.client.ask import spec_from
 
-    layers = [read_job_file(flags["file"])] if flags["file"] else []
-    return spec_from(*layers, by_flags(command, flags))
+    return spec_from(*said)
+
+
+def layers(command: Sequence[str], flags: dict[str, Any]) -> list[dict[str, object]]:
+    """The keys of the job's file, and of the flags, which override it."""
+    from ares.edge.cli.job_file import read_job_file
+
+    return [*([read_job_file(flags["file"])] if flags["file"] else []), by_flags(command, flags)]
+
+
+def flow_file(name: str) -> dict[str, object] | None:
+    """The keys of a workflow file; None when the file describes one job, or is to be read once only."""
+    from ares.edge.cli.job_file import read_job_file
+
+    if name == "-":
+        return None
+    read = read_job_file(name)
+    return read if "jobs" in read else None
 
 
 def by_flags(command: Sequence[str], flags: dict[str, Any]) -> dict[str, object]:
     """The flags that were given, as keys of a job file."""
     given = {key: flags[flag] for flag, key in _KEYS.items() if flags.get(flag) not in (None, {}, ())}
-    given |= {"workdir": os.path.abspath(flags["chdir"])} if flags["chdir"] else {}
+    given |= {"chdir": os.path.abspath(flags["chdir"])} if flags["chdir"] else {}
     given |= {"command": list(command)} if command else {}
     return given

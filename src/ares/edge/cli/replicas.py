@@ -47,8 +47,8 @@ class Replicas:
 
     def tell(self, chains: list[dict[str, Any]]) -> None:
         """Says what was not asked: replicas that did not answer, and chains that none of those had that did."""
-        for one in self.unasked:
-            click.echo(f"not asked: {printable(one['url'])}: {printable(one['why'])}", err=True)
+        for replica in self.unasked:
+            click.echo(f"not asked: {printable(replica['url'])}: {printable(replica['why'])}", err=True)
         here = {chain["chain"] for chain in chains if chain["here"]}
         missing = sorted({chain["chain"] for chain in chains} - here)
         if missing:

@@ -12,37 +12,40 @@ import httpx2
 
 from ares.api.deadlines import SlaView
 from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
-from ares.api.jobs import JobDetail, OutputList, StreamedEvent
-from ares.api.nodes import ClusterView, LeaseView, NodeView
+from ares.api.jobs import JobDetail, LogLine, OutputList, StreamedEvent
 from ares.api.pools import PoolView
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.reservations import ReservationView
 from ares.api.usage import By, UsageReport
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.ask import JobFields
-from ares.edge.client.calls import calls, operator, predictions
+from ares.edge.client.calls import calls, predictions
 from ares.edge.client.calls import reservations as booking_calls
 from ares.edge.client.calls.alerts import AsyncAlertMethods
 from ares.edge.client.calls.answers import JobRef, RefusedJob, Submitted, job_id
 from ares.edge.client.calls.audit import AsyncAuditMethods
 from ares.edge.client.calls.calls import Call, Reply
+from ares.edge.client.calls.crons import AsyncCronMethods
+from ares.edge.client.calls.flows import AsyncFlowMethods
 from ares.edge.client.calls.identity import AsyncIdentityMethods
+from ares.edge.client.calls.job_sessions import AsyncJobSessionMethods
 from ares.edge.client.calls.machines import AsyncMachineMethods
 from ares.edge.client.calls.policies import AsyncPolicyMethods
+from ares.edge.client.calls.projects import AsyncProjectMethods
 from ares.edge.client.calls.quotas import AsyncQuotaMethods
 from ares.edge.client.calls.reservations import Booking
 from ares.edge.client.calls.secrets import AsyncSecretMethods
+from ares.edge.client.calls.steering import AsyncSteeringMethods
 from ares.edge.client.flows import Flows
-from ares.edge.client.http import broken, connection_options, new_request_id, request_options, spec_of, stream_options
-from ares.edge.client.logs import OnAttempt, follow_logs
+from ares.edge.client.http import broken, connection_options, request_options, spec_of, stream_options
+from ares.edge.client.logs import OnAttempt, follow_logs, search_logs
 from ares.edge.client.outputs import OnProgress, Saving, chosen, fetch, listing
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
-from ares.edge.client.settings import discover
+from ares.edge.client.settings import Endpoint, discover
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send, Step
-from ares.edge.client.units import seconds
-from ares.model.event import LedgerEvent
+from ares.edge.client.units import moment, seconds
 from ares.model.job import JobSpec
-from ares.model.state import JobState, Phase
+from ares.model.state import JobState, LedgerEvent, Phase
 
 T = TypeVar("T")
 
@@ -50,11 +53,16 @@ T = TypeVar("T")
 class AsyncClient(
     AsyncAlertMethods,
     AsyncAuditMethods,
+    AsyncCronMethods,
     AsyncIdentityMethods,
+    AsyncJobSessionMethods,
     AsyncMachineMethods,
     AsyncPolicyMethods,
+    AsyncProjectMethods,
     AsyncQuotaMethods,
     AsyncSecretMethods,
+    AsyncSteeringMethods,
+    AsyncFlowMethods,
 ):
     """Talks to Ares, by whichever of its replicas answers, from one event loop. Close it, or use `async with`."""
 
@@ -67,9 +75,10 @@ class AsyncClient(
         timeout_s: float = 30.0,
         tenant: str | None = None,
         break_glass: str | None = None,
+        endpoint: Endpoint | None = None,
     ) -> None:
-        """`tenant` is one to act in, for roles that may in others; `break_glass` says why its contents are read."""
-        self.endpoint = discover(url, token, tenant=tenant, break_glass=break_glass)
+        """`tenant` is one to act in, for roles that may; `break_glass` says why. `endpoint`: that of another client."""
+        self.endpoint = endpoint or discover(url, token, tenant=tenant, break_glass=break_glass)
         self._flows = Flows(Addresses(self.endpoint.urls), self.endpoint.url_from, retry)
         self._http = httpx2.AsyncClient(**connection_options(self.endpoint, timeout_s))
 
@@ -94,12 +103,14 @@ class AsyncClient(
     async def submit(
         self, spec: JobSpec | None = None, *, request_id: str | None = None, **ask: Unpack[JobFields]
     ) -> Submitted:
-        """Submits a job: a spec, or keyword arguments such as command=[...], gpus=2, memory="4G"."""
-        return await self.send(calls.submit(spec_of(spec, ask), request_id or new_request_id()))
+        """Submits a job: a spec as it is, or keyword arguments such as command=[...], gpus=2, memory="4G", with the
+        files of `workdir`, which is the current directory unless it is named."""
+        whole = await self._with_files(spec, spec_of(spec, ask), {**ask})
+        return await self.send(calls.submit(whole, request_id or calls.new_request_id()))
 
     async def submit_many(self, specs: Iterable[JobSpec]) -> tuple[Submitted | RefusedJob, ...]:
         """Submits many jobs in few requests; one answer per job, in order."""
-        return await self._run(self._flows.submit_many([(spec, new_request_id()) for spec in specs]))
+        return await self._run(self._flows.submit_many([(spec, calls.new_request_id()) for spec in specs]))
 
     async def get(self, job: JobRef) -> JobDetail:
         """Everything about one job."""
@@ -113,21 +124,36 @@ class AsyncClient(
         label: Mapping[str, str] | None = None,
         array: str | None = None,
         node: str | None = None,
+        user: str | None = None,
+        since: str | float | None = None,
+        until: str | float | None = None,
         sort: str = "-submitted",
         page: int = 100,
     ) -> AsyncIterator[JobState]:
-        """Jobs, newest first, page by page as you go on."""
-        filters = calls.job_filters(phase=phase, name=name, label=label, array=array, node=node, sort=sort, limit=page)
+        """Jobs, newest first, page by page as you go on. `since` and `until`: when they were submitted, as "2h" for two
+        hours ago, "2026-12-01", "18:00", or seconds since the epoch."""
+        filters = calls.job_filters(
+            phase=phase, name=name, label=label, array=array, node=node, sort=sort, limit=page, user=user,
+            since=moment(since, time.time()), until=moment(until, time.time()),
+        )  # fmt: skip
         return self._iterate(self._flows.pages(filters))
 
     async def cancel(self, job: JobRef, reason: str = "") -> JobState:
         """Ends a job for good."""
         return await self.send(calls.cancel(job_id(job), reason))
 
+    async def hold(self, job: JobRef, reason: str = "") -> JobState:
+        """Keeps a job that has not begun from being started, until it is released."""
+        return await self.send(calls.hold(job_id(job), reason))
+
+    async def release(self, job: JobRef, reason: str = "") -> JobState:
+        """Lets a held job go on."""
+        return await self.send(calls.release(job_id(job), reason))
+
     async def retry(self, job: JobRef, reason: str = "", *, request_id: str | None = None) -> JobState:
         """Runs a job again: skips its backoff, or makes a new job of a finished one. Returns the job to look at; under
         the same request id always the same."""
-        return await self.send(calls.retry(job_id(job), reason, request_id or new_request_id()))
+        return await self.send(calls.retry(job_id(job), reason, request_id or calls.new_request_id()))
 
     async def wait(self, job: JobRef, timeout: float | None = None) -> JobDetail:
         """Blocks until the job has ended. Raises WaitTimeout when that takes longer than `timeout` seconds."""
@@ -146,13 +172,21 @@ class AsyncClient(
         tail: int | None = None,
         attempt: int | None = None,
         rank: int = 0,
+        since: str | float | None = None,
         on_attempt: OnAttempt | None = None,
     ) -> AsyncIterator[bytes]:
-        """The job's output in pieces; with `follow`, until the job has ended.
+        """The job's output in pieces; with `follow`, until the job has ended. `since`: as in `list`, to the minute.
 
         `on_attempt` is called with the number of each further attempt, ahead of its output.
         """
-        return self._iterate(follow_logs(self._flows, job_id(job), follow, tail, attempt, rank, on_attempt))
+        at = moment(since, time.time())
+        return self._iterate(follow_logs(self._flows, job_id(job), follow, tail, attempt, rank, on_attempt, at))
+
+    def search_logs(
+        self, job: JobRef, text: str, *, attempt: int | None = None, rank: int = 0
+    ) -> AsyncIterator[LogLine]:
+        """Lines of the job's output that contain `text`; the server looks for them."""
+        return self._iterate(search_logs(self._flows, job_id(job), text, attempt, rank))
 
     async def outputs(self, job: JobRef) -> OutputList:
         """The files of the job's committed result."""
@@ -252,23 +286,7 @@ class AsyncClient(
         """Gives its room back."""
         return await self.send(booking_calls.cancel(name, reason))
 
-    # ---- machines and access
-
-    async def nodes(self) -> tuple[NodeView, ...]:
-        """The machines."""
-        return await self.send(calls.nodes())
-
-    async def clusters(self) -> tuple[ClusterView, ...]:
-        """Every cluster: its resources and its leader."""
-        return await self.send(calls.clusters())
-
-    async def cordon(self, node: str, on: bool = True) -> NodeView:
-        """Keeps new jobs off a machine, or lets them on again."""
-        return await self.send(calls.cordon(node, on))
-
-    async def remove_node(self, node: str) -> NodeView:
-        """Forgets a machine that is gone for good; the answer is what it last was."""
-        return await self.send(operator.remove_node(node))
+    # ---- pools
 
     async def pools(self, **shape: Any) -> tuple[PoolView, ...]:
         """The pools of machines. With gpus=8, ranks=4, runtime="2h" or the like: when such a job would start there."""
@@ -277,10 +295,6 @@ class AsyncClient(
     async def pool(self, name: str, **shape: Any) -> PoolView:
         """One pool."""
         return await self.send(calls.pool(name, calls.pool_shape(**shape)))
-
-    async def leases(self, job: JobRef | None = None) -> tuple[LeaseView, ...]:
-        """The leases: which node may run which attempt, and until when."""
-        return await self.send(calls.leases(None if job is None else job_id(job)))
 
     # ---- transport
 

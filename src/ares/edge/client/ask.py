@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
+from os import PathLike
 from typing import Any, TypedDict, cast, get_args
 
 import msgspec
@@ -21,6 +22,8 @@ from ares.model.job import (
     Gang,
     JobSpec,
     JobTerm,
+    Need,
+    NeedsTimeout,
     NodeTerm,
     NumaPolicy,
     Preemption,
@@ -32,6 +35,7 @@ from ares.model.job import (
     Toleration,
     TopologyLevel,
     TopologyWish,
+    Unmet,
     Warn,
     WarnSignal,
 )
@@ -86,12 +90,19 @@ class JobFields(TypedDict, total=False):
     checkpoint_wait: str
     preempt: bool
     env: Mapping[str, str]
-    workdir: str
+    # The directory whose files the job starts with, "none" for none. Text from / on is a directory of the machine.
+    workdir: str | PathLike[str]
+    # A directory of the machine the job runs on.
+    chdir: str
+    # A project that was shipped before: the digest of its manifest.
+    project: str
     # A name, or its number: 0 is CRITICAL, 4 is BEST_EFFORT.
     priority: Priority | int
     effects: Effects
     restart: Restart
     retries: int
+    oom_factor: float
+    oom_max: str
     time: str
     signal: str
     grace: str
@@ -105,8 +116,21 @@ class JobFields(TypedDict, total=False):
     network: Network
     # "s3://bucket/key", "sha256:...", or the name of a dataset.
     input_refs: str | Sequence[str]
+    # Channels that are told of its end: "ops", "ops:fail", "ops:success".
+    notify: str | Sequence[str]
     # What it costs, by the caller: shown beside the server's own estimate, and never used.
     cost_estimate: float
+    # Not before then: "2h" from now, "18:00", or a moment.
+    begin: str | datetime
+    # Until it is released.
+    held: bool
+    # "ok:ID", "fail:ID", "any:ID" or "start:ID" each; `needs` is the API's own form.
+    after: str | Sequence[str]
+    needs: Sequence[Mapping[str, Any]]
+    # {"after": "6h", "then": "fail"}
+    needs_timeout: str | Mapping[str, Any]
+    on_impossible: Unmet
+    finally_: bool
 
 
 def _same(value: object) -> object:
@@ -124,6 +148,8 @@ FRIENDLY: Mapping[str, tuple[tuple[str, ...], Callable[[Any], object]]] = {
     "memory": (("resources", "memoryMib"), units.memory_mib),
     "gpus": (("resources", "gpus"), _same),
     "gpuModel": (("resources", "gpuModel"), _same),
+    "oomFactor": (("retry", "oomMemoryFactor"), float),
+    "oomMax": (("retry", "oomMemoryMaxMib"), units.memory_mib),
     "retries": (("retry", "limit"), _same),
     "time": (("timeLimitS",), units.seconds),
     "signal": (("warn",), units.warning),
@@ -146,6 +172,8 @@ FRIENDLY: Mapping[str, tuple[tuple[str, ...], Callable[[Any], object]]] = {
     "checkpointWait": (("preemption", "waitS"), units.seconds),
     "preempt": (("preemption", "allowed"), _same),
     "costEstimate": (("claimedCost",), wishes.cost),
+    "begin": (("beginAt",), wishes.moment),
+    "chdir": (("workdir",), _same),
 }
 # Friendlier keys whose texts are gathered into one list of the API's.
 GATHERED: Mapping[str, tuple[str, Callable[[str], object]]] = {
@@ -154,6 +182,7 @@ GATHERED: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "near": ("jobAffinity", wishes.near),
     "away": ("jobAffinity", wishes.away),
     "tolerate": ("tolerations", wishes.toleration),
+    "after": ("needs", wishes.after),
 }
 # Fields of the API that may also be given in short.
 _SHORT: Mapping[str, Callable[[Any], object]] = {
@@ -163,16 +192,21 @@ _SHORT: Mapping[str, Callable[[Any], object]] = {
     "secrets": wishes.secrets,
     "priority": wishes.priority,
     "inputRefs": wishes.several,
+    "needsTimeout": wishes.needs_timeout,
+    "notify": wishes.several,
 }
+# A directory of the caller's, whose files become the specification's `project`; or, as text from / on, one of
+# the machine, as in the specification.
+WORKDIR = "workdir"
 # Resources instead of those asked for first. Read last: what they do not say is as in the job.
 OR = "or"
 _NESTED: Mapping[str, type[msgspec.Struct]] = {
     "resources": Resources, "retry": RetryPolicy, "warn": Warn, "gang": Gang, "topology": TopologyWish,
-    "preemption": Preemption,
+    "preemption": Preemption, "needsTimeout": NeedsTimeout,
 }  # fmt: skip
 _LISTED: Mapping[str, type[msgspec.Struct]] = {
     "alternatives": Resources, "affinity": NodeTerm, "jobAffinity": JobTerm, "tolerations": Toleration,
-    "inputs": Dataset, "secrets": SecretRef,
+    "inputs": Dataset, "secrets": SecretRef, "needs": Need,
 }  # fmt: skip
 # What is said about GPUs belongs together: an alternative that says any of it says all of it.
 _GPUS = ("gpus", "gpuModel", "gpuMilli", "gpuMemoryMib")
@@ -210,6 +244,8 @@ def expand(asked: Mapping[str, object]) -> RawSpec:
     friendly = (*FRIENDLY, *GATHERED, OR)
     _refuse_unknown("", asked, (*_names(JobSpec), *friendly))
     raw: RawSpec = {key: _plain(key, value) for key, value in asked.items() if key not in friendly}
+    if WORKDIR in raw and not of_the_machine(raw[WORKDIR]):
+        del raw[WORKDIR]
     raw |= {OR: asked[OR]} if OR in asked else {}
     for key, value in asked.items():
         if key in GATHERED:
@@ -225,6 +261,11 @@ def expand(asked: Mapping[str, object]) -> RawSpec:
     return raw
 
 
+def of_the_machine(workdir: object) -> bool:
+    """Whether a `workdir` is a directory of the machine that the job runs on; others are the caller's."""
+    return isinstance(workdir, str) and workdir.startswith("/")
+
+
 def _with_alternatives(raw: RawSpec) -> RawSpec:
     """`or` as the API's `alternatives`, once it is known what the job itself asks for."""
     if OR not in raw:
@@ -234,7 +275,7 @@ def _with_alternatives(raw: RawSpec) -> RawSpec:
     given = raw[OR]
     listed = cast("Sequence[Any]", given) if isinstance(given, list | tuple) else (given,)
     rest = {key: value for key, value in raw.items() if key != OR}
-    return {**rest, "alternatives": [_alternative(one, raw.get("resources", {})) for one in listed]}
+    return {**rest, "alternatives": [_alternative(alternative, raw.get("resources", {})) for alternative in listed]}
 
 
 def _alternative(given: object, first: RawSpec) -> RawSpec:
@@ -250,7 +291,9 @@ def _alternative(given: object, first: RawSpec) -> RawSpec:
     _refuse_unknown("or: ", said, (*names, *_names(Resources)))
     wants: RawSpec = expand(said)["resources"] if said.keys() & set(names) else {}
     wants |= {key: value for key, value in said.items() if key not in names}
-    kept = first if not wants.keys() & set(_GPUS) else {key: one for key, one in first.items() if key not in _GPUS}
+    kept = (
+        first if not wants.keys() & set(_GPUS) else {key: amount for key, amount in first.items() if key not in _GPUS}
+    )
     return {**kept, **wants}
 
 
@@ -272,7 +315,7 @@ def _plain(key: str, value: object) -> object:
     if value is None:
         return value
     if key in _LISTED and isinstance(value, list | tuple):
-        return [_object(f"{key}[{n}]", one, _LISTED[key]) for n, one in enumerate(cast("Sequence[object]", value))]
+        return [_object(f"{key}[{n}]", item, _LISTED[key]) for n, item in enumerate(cast("Sequence[object]", value))]
     return _object(key, value, _NESTED[key]) if key in _NESTED else value
 
 
@@ -308,12 +351,12 @@ def _camel(name: str) -> str:
 _OR_FORM = '"gpus=4,gpu-model=A100"'
 _CHOICES: Mapping[str, Any] = {
     "priority": Priority, "effects": Effects, "restart": Restart, "warn.signal": WarnSignal, "numa": NumaPolicy,
-    "qos": Qos, "topology.level": TopologyLevel,
+    "qos": Qos, "topology.level": TopologyLevel, "onImpossible": Unmet, "needsTimeout.then": Unmet,
 }  # fmt: skip
 _FORMS = {
     "team": "lower-case letters, digits and - between them",
     "name": "letters, digits, spaces and . _ : / @ + - only, the first a letter or a digit",
-    "workdir": "give an absolute path on the machine the job runs on",
+    "workdir": "chdir is an absolute path on the machine the job runs on",
     "env": "names of variables are letters, digits and _, the first no digit; no value holds a null byte",
     "labels": "keys are letters, digits and . _ / - between them; no value holds control characters",
     "array": "write it like 0-9, 1,5,7-20 or 0-100:10",

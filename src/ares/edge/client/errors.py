@@ -10,6 +10,7 @@ AresError
 │   ├── InvalidBooking  the reservation asked for is not
 │   └── InvalidQuota    the limit asked for is not
 ├── AmbiguousJob        a job id's beginning fits several jobs
+├── SessionLost         a session in a running job is over without an end of its own
 ├── DamagedOutput       a file's bytes are not those that were committed
 ├── UnsafePath          a file would be saved outside the directory given
 └── ApiError            the server said no: `status`, `code`, `fix`
@@ -73,6 +74,13 @@ class WaitTimeout(AresError, TimeoutError):
 
     code = "wait-timeout"
     fix = "wait longer, or look at it with `ares show`; the job goes on"
+
+
+class SessionLost(AresError):
+    """The session in the job is over"""
+
+    code = "session-lost"
+    fix = "look at the job with `ares show`, and open another session if it runs"
 
 
 class InvalidSpec(AresError, ValueError):

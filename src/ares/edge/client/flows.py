@@ -14,9 +14,8 @@ from ares.edge.client.calls.calls import Call, Reply, Request, read_answer, read
 from ares.edge.client.errors import Unavailable, Unreachable, WaitTimeout
 from ares.edge.client.retry import DEFAULT_RETRY, RETRY_STATUSES, Retry, repeatable_failure, repeatable_status
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send
-from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
-from ares.model.state import TERMINAL
+from ares.model.state import TERMINAL, LedgerEvent
 
 T = TypeVar("T")
 # The server sends a comment well within this when nothing happens.

@@ -2,14 +2,12 @@
 
 import asyncio
 import fcntl
-import secrets
 import time
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 import httpx2
 
-from ares import __version__
 from ares.edge.client.ask import JobFields, job_spec
 from ares.edge.client.calls.calls import Request
 from ares.edge.client.errors import InvalidSpec
@@ -26,7 +24,7 @@ def connection_options(endpoint: Endpoint, timeout_s: float) -> dict[str, Any]:
     """Arguments of either httpx2 client. Redirects stay off: they would carry the token elsewhere."""
     return {
         "auth": Bearer(endpoint),
-        "headers": {"user-agent": f"ares/{__version__}", **_acting(endpoint)},
+        "headers": {name: value.encode() for name, value in endpoint.headers.items()},
         "timeout": httpx2.Timeout(timeout_s, connect=min(timeout_s, 5.0)),
         # Certificates take longer to load than most requests; plain HTTP has none, and redirects are off.
         "verify": any(url.startswith("https:") for url in endpoint.urls),
@@ -34,12 +32,6 @@ def connection_options(endpoint: Endpoint, timeout_s: float) -> dict[str, Any]:
         "trust_env": not endpoint.loopback,
         "mounts": {f"all://{host}": None for host in endpoint.loopback_hosts},
     }
-
-
-def _acting(endpoint: Endpoint) -> dict[str, str | bytes]:
-    """In whose name, and why."""
-    glass = {"x-ares-break-glass": endpoint.break_glass.encode()} if endpoint.break_glass else {}
-    return {**({"x-ares-tenant": endpoint.tenant} if endpoint.tenant else {}), **glass}
 
 
 def request_options(request: Request, to: str) -> dict[str, Any]:
@@ -64,10 +56,6 @@ def broken(error: Exception) -> Broken:
     """What a failed request means for repeating it."""
     detail = str(error) or type(error).__name__
     return Broken("connect" if isinstance(error, _NEVER_SENT) else "sent", detail)
-
-
-def new_request_id() -> str:
-    return secrets.token_hex(16)
 
 
 def spec_of(spec: JobSpec | None, ask: JobFields) -> JobSpec:
@@ -104,6 +92,12 @@ class Bearer(httpx2.Auth):
         if response.status_code == 401 and self._login is not None:
             await asyncio.to_thread(self._renew, self._login)
             yield self._signed(request)
+
+    def fresh(self) -> str:
+        """The token, renewed if it is about to end. It may wait for another program that renews it."""
+        if self._login is not None and self._ends():
+            self._renew(self._login)
+        return self._token
 
     def _signed(self, request: httpx2.Request) -> httpx2.Request:
         request.headers["authorization"] = f"Bearer {self._token}"

@@ -20,10 +20,11 @@ class _Place:
     attempt: int | None
     offset: int | None = None
     tail: int | None = None
+    since: float | None = None
 
     def params(self, rank: int, follow: bool) -> calls.Params:
-        tail = self.tail if self.offset is None else None
-        return {"attempt": self.attempt, "rank": rank, "follow": follow, "offset": self.offset, "tail": tail}
+        begin: calls.Params = {"tail": self.tail, "since": self.since} if self.offset is None else {}
+        return {"attempt": self.attempt, "rank": rank, "follow": follow, "offset": self.offset, **begin}
 
     def learn(self, reply: Reply) -> None:
         """The server says what it sends. 0 is a job that waits for its first attempt."""
@@ -40,12 +41,13 @@ def follow_logs(
     attempt: int | None,
     rank: int,
     on_attempt: OnAttempt | None = None,
+    since: float | None = None,
 ) -> Flow[None]:
     """Emits the output as it comes. With `follow` and no attempt named, later attempts come after earlier ones.
 
     `on_attempt` is called ahead of each later attempt's output.
     """
-    place, patience = _Place(attempt, tail=tail), Patience(flows)
+    place, patience = _Place(attempt, tail=tail, since=since), Patience(flows)
     while True:
         request = calls.job_logs(job_id, place.params(rank, follow))
         opened: Reply | Broken = yield Open(request, patience.tour.next(), SILENCE_S)
@@ -66,6 +68,20 @@ def follow_logs(
             place = _Place((place.attempt or 0) + 1, 0)
             if on_attempt is not None:
                 on_attempt(place.attempt or 1)
+
+
+def search_logs(flows: Flows, job_id: str, text: str, attempt: int | None, rank: int) -> Flow[None]:
+    """Emits the lines that contain the text, as far as the output goes now."""
+    offset = 0
+    while True:
+        params: calls.Params = {"text": text, "attempt": attempt, "rank": rank, "offset": offset, "limit": 1000}
+        found = yield from flows.exchange(calls.search_logs(job_id, params))
+        for line in found.lines:
+            yield Emit(line)
+        if found.complete or found.next == offset:
+            return
+        # Later attempts begin at their own first byte: the search stays in the one it began in.
+        offset, attempt = found.next, found.attempt or attempt
 
 
 def _copy(place: _Place) -> Flow[Broken | None]:

@@ -4,8 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
+from ares.edge.client.addresses import Addresses
 from ares.edge.client.calls.calls import Call
 from ares.edge.client.flows import Flow, Flows
+from ares.edge.client.settings import Endpoint
 
 T = TypeVar("T")
 
@@ -13,7 +15,12 @@ T = TypeVar("T")
 class Sends(ABC):
     """Of the blocking client."""
 
+    endpoint: Endpoint
     _flows: Flows
+
+    @property
+    def addresses(self) -> Addresses:
+        return self._flows.addresses
 
     @abstractmethod
     def send(self, call: Call[T]) -> T:
@@ -27,7 +34,12 @@ class Sends(ABC):
 class AsyncSends(ABC):
     """Of the asynchronous client."""
 
+    endpoint: Endpoint
     _flows: Flows
+
+    @property
+    def addresses(self) -> Addresses:
+        return self._flows.addresses
 
     @abstractmethod
     async def send(self, call: Call[T]) -> T:

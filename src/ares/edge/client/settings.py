@@ -51,6 +51,18 @@ class Endpoint:
         return self.urls[0]
 
     @property
+    def headers(self) -> dict[str, str]:
+        """What every request says: which program asks, in whose name, and why."""
+        from ares import __version__
+
+        said = {
+            "user-agent": f"ares/{__version__}",
+            "x-ares-tenant": self.tenant,
+            "x-ares-break-glass": self.break_glass,
+        }
+        return {name: value for name, value in said.items() if value}
+
+    @property
     def shown(self) -> str:
         """The addresses as a person reads them."""
         return ", ".join(self.urls)

@@ -6,32 +6,30 @@ end) or `Broken`, `Now` with seconds, the others with None.
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
+
+from msgspec import Struct
 
 from ares.edge.client.calls.calls import Request
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """No answer. `connect`: the request never left; `sent`: it may have arrived; `silent`: a stream went quiet."""
 
     kind: Literal["connect", "sent", "silent"]
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Send a request to a server, read the whole answer."""
 
     request: Request
     to: str
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(Struct, frozen=True):
     """Send a request and leave its answer open, in place of the one open before. An error answer is read whole."""
 
     request: Request
@@ -39,30 +37,25 @@ class Open:
     silence_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """The next bytes of the open answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(Struct, frozen=True):
     """Give up the open answer, if there is one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """Wait."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Now:
+class Now(Struct, frozen=True):
     """Read the monotonic clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(Struct, frozen=True):
     """Hand a value to the caller that iterates."""
 
     value: Any

@@ -1,6 +1,7 @@
 """Amounts as people write them: 4G, 500m, 2h, 1d12h. A number without a unit is refused where tools disagree."""
 
 import re
+from datetime import datetime, timedelta
 
 from ares.edge.client.errors import InvalidSpec
 
@@ -10,6 +11,7 @@ _SECONDS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION_PART = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>ms|d|h|m|s)", re.ASCII)
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|d|h|m|s))+", re.ASCII)
 _CLOCK = re.compile(r"(?:(?P<d>\d+)-)?(?P<h>\d+):(?P<m>[0-5]?\d):(?P<s>[0-5]?\d)", re.ASCII)
+_TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})", re.ASCII)
 _SIGNAL = re.compile(r"(?:SIG)?(?P<name>[A-Z0-9]+)(?:@(?P<time>.+))?", re.ASCII)
 _CPUS = re.compile(r"(?P<milli>\d+)m|(?P<whole>\d+(?:\.\d{1,3})?)", re.ASCII)
 
@@ -39,6 +41,28 @@ def seconds(text: str | float) -> float:
     if re.fullmatch(r"\d+(\.\d+)?", written):
         raise InvalidSpec(f"duration {text!s} has no unit", fix=f"write {text!s}s for seconds or {text!s}m for minutes")
     raise InvalidSpec(f"duration {text!r} is not a time", fix="write it like 90s, 30m, 2h, 1d12h or 01:30:00")
+
+
+def moment(text: str | float | None, now: float) -> float | None:
+    """A time that has been, in seconds since the epoch: 2h for two hours ago, today, yesterday, 18:00, 2026-12-01 or
+    2026-12-01T18:00, by the reader's clock where no zone is said."""
+    if text is None or isinstance(text, int | float):
+        return text
+    written, here = text.strip().lower(), datetime.fromtimestamp(now).astimezone()
+    midnight = here.replace(hour=0, minute=0, second=0, microsecond=0)
+    if written in ("today", "yesterday"):
+        return (midnight - timedelta(days=written == "yesterday")).timestamp()
+    if _DURATION.fullmatch(written):
+        return now - seconds(written)
+    try:
+        if clock := _TIME_OF_DAY.fullmatch(written):
+            at = midnight.replace(hour=int(clock[1]), minute=int(clock[2]))
+            return (at - timedelta(days=1) if at > here else at).timestamp()
+        said = datetime.fromisoformat(text.strip())
+    except ValueError:
+        fix = "write it like 2h (ago), today, 18:00, 2026-12-01 or 2026-12-01T18:00"
+        raise InvalidSpec(f"{text!r} is not a time", fix=fix) from None
+    return (said if said.tzinfo else said.astimezone()).timestamp()
 
 
 def warning(text: str) -> dict[str, object]:

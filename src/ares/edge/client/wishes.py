@@ -132,7 +132,7 @@ def inputs(value: object) -> object:
         sizes = cast("Mapping[str, Any]", value)
         return [{"name": name, "sizeMib": units.memory_mib(size)} for name, size in sizes.items()]
     listed = cast("Sequence[object]", value) if isinstance(value, list | tuple) else (value,)
-    if any(isinstance(one, Mapping) for one in listed):
+    if any(isinstance(wish, Mapping) for wish in listed):
         return listed
     pairs = [text.partition("=") for text in several(listed)]
     if not all(name and size for name, _, size in pairs):
@@ -141,6 +141,10 @@ def inputs(value: object) -> object:
 
 
 def deadline(value: object) -> float:
+    return moment(value, "deadline")
+
+
+def moment(value: object, what: str = "begin") -> float:
     """A time from now (2h, +2h), or a moment: the next 18:00, or 2026-12-01T18:00, local unless it says otherwise."""
     if isinstance(value, datetime):
         return value.timestamp()
@@ -155,7 +159,29 @@ def deadline(value: object) -> float:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         fix = "write it like 2h or 1d12h from now, 18:00, or 2026-12-01T18:00+01:00"
-        raise InvalidSpec(f"deadline {text!r} is neither a duration nor a moment", fix=fix) from None
+        raise InvalidSpec(f"{what} {text!r} is neither a duration nor a moment", fix=fix) from None
+
+
+_AFTER = {"ok": "success", "fail": "failure", "any": "end", "start": "start"}
+
+
+def after(text: str) -> dict[str, str]:
+    """ok:7k2m: that job must have succeeded before this one begins. fail, any and start likewise."""
+    on, _, job = text.partition(":")
+    if on not in _AFTER or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", job, re.ASCII):
+        raise InvalidSpec(f"{text!r} names no job to wait for", fix="write it like ok:ID, fail:ID, any:ID or start:ID")
+    return {"job": job, "on": _AFTER[on]}
+
+
+def needs_timeout(value: object) -> object:
+    """6h, or {after: 6h, then: fail}."""
+    if isinstance(value, str):
+        return {"afterS": units.seconds(value)}
+    if not isinstance(value, Mapping):
+        return value
+    given = cast("Mapping[str, object]", value)
+    rest = {key: said for key, said in given.items() if key != "after"}
+    return {"afterS": units.seconds(str(given["after"])), **rest} if "after" in given else rest
 
 
 def _next(text: str) -> float:
@@ -190,9 +216,9 @@ def signal(value: object) -> str:
 def several(value: object) -> list[str]:
     """One text or several."""
     listed = cast("Sequence[object]", value) if isinstance(value, list | tuple) else (value,)
-    if not all(isinstance(one, str) for one in listed):
+    if not all(isinstance(wish, str) for wish in listed):
         raise InvalidSpec(f"{value!r} is not text", fix="write one text, or a list of texts")
-    return [str(one) for one in listed]
+    return [str(wish) for wish in listed]
 
 
 def secrets(value: object) -> object:
@@ -202,7 +228,7 @@ def secrets(value: object) -> object:
     listed = several(value) if isinstance(value, str) else value
     if not isinstance(listed, list | tuple):
         return value
-    return [_secret(one) if isinstance(one, str) else one for one in cast("Sequence[object]", listed)]
+    return [_secret(wish) if isinstance(wish, str) else wish for wish in cast("Sequence[object]", listed)]
 
 
 def _secret(text: str) -> dict[str, str]:

@@ -6,9 +6,10 @@ own machine, the token names it.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
-from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeVar
+from functools import partial
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 from zlib import crc32
 
 import grpc
@@ -16,23 +17,17 @@ import grpc.aio
 import msgspec
 import structlog
 
-from ares.control.access.machines import Admitted
 from ares.control.execution.enrolment import SessionRefused
 from ares.control.governance.audit import Audit
 from ares.core.access.tokens import denied
 from ares.core.audit.chain import clean
 from ares.core.net.addresses import is_loopback
 from ares.core.refusal import Refusal
+from ares.edge.grpc.frames import Context, frames, side_messages
+from ares.edge.grpc.services import AsideService, MachineChecks, SessionService, StagingService, TokenChecks
 from ares.model.access import Principal, Proof
 from ares.model.audit import AuditDraft
-from ares.model.link import (
-    AgentFrame,
-    CertifyReply,
-    CertifyRequest,
-    JoinReply,
-    JoinRequest,
-    ServerFrame,
-)
+from ares.model.link import CertifyReply, CertifyRequest, FetchRequest, JoinReply, JoinRequest
 from ares.model.machine import MachineRole, Presented
 from ares.model.secret import encode_secret
 from ares.ports.audit import AuditUnavailable
@@ -41,9 +36,7 @@ from ares.ports.telemetry import Telemetry
 
 _log = structlog.get_logger(__name__)
 
-_T = TypeVar("_T", JoinRequest, CertifyRequest)
-_decode_frame: Final = msgspec.msgpack.Decoder(AgentFrame).decode
-_WHY_MAX: Final = 300
+_T = TypeVar("_T", JoinRequest, CertifyRequest, FetchRequest)
 
 _SERVICE: Final = "ares.v1.AgentLink"
 _MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -68,31 +61,7 @@ _OPTIONS: Final = (
 # How often an open stream's credential is looked at again: revocation takes effect within 5 s.
 _RECHECK_S: Final = 2.0
 
-Context = grpc.aio.ServicerContext[Any, Any]
-
-
-class SessionService(Protocol):
-    """What this edge needs of `services.sessions.SessionService`."""
-
-    async def join(self, request: JoinRequest) -> JoinReply | Refusal: ...
-
-    def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncGenerator[ServerFrame, None]: ...
-
-
-class TokenChecks(Protocol):
-    """What this edge needs of `services.tokens.TokenChecks`."""
-
-    async def authenticate(self, presented: str) -> Principal | Refusal: ...
-
-
-class MachineChecks(Protocol):
-    """What this edge needs of `services.authority.Authority`."""
-
-    def read(self, certificate: bytes) -> Presented | None: ...
-
-    def identify(self, shown: Presented) -> Principal | Refusal: ...
-
-    async def renew(self, shown: Presented, request: str) -> Admitted | Refusal: ...
+Serve = Callable[[Principal, Context], Coroutine[Any, Any, None]]
 
 
 class Tls(NamedTuple):
@@ -120,6 +89,8 @@ class AgentServer:
     def __init__(
         self,
         sessions: SessionService,
+        staging: StagingService,
+        asides: AsideService,
         tokens: TokenChecks,
         machines: MachineChecks,
         audit: Audit,
@@ -127,6 +98,8 @@ class AgentServer:
         recheck_s: float = _RECHECK_S,
     ) -> None:
         self._sessions = sessions
+        self._staging = staging
+        self._asides = asides
         self._tokens = tokens
         self._machines = machines
         self._audit = audit
@@ -168,8 +141,16 @@ class AgentServer:
                     self._certify,
                     response_serializer=encode,
                 ),
+                "Fetch": grpc.unary_stream_rpc_method_handler(
+                    self._fetch,
+                    response_serializer=encode,
+                ),
                 "Session": grpc.stream_stream_rpc_method_handler(
-                    self._session,
+                    partial(self._stream, self._serve),
+                    response_serializer=encode,
+                ),
+                "Aside": grpc.stream_stream_rpc_method_handler(
+                    partial(self._stream, self._serve_aside),
                     response_serializer=encode,
                 ),
             },
@@ -177,16 +158,14 @@ class AgentServer:
 
     async def _join(self, data: bytes, context: Context) -> JoinReply:
         if _is_secure(context):
-            await context.abort(
-                grpc.StatusCode.FAILED_PRECONDITION, "machines join by POST /v1/join; this port is for those that have"
-            )
+            await _refuse(context, "impossible", "machines join by POST /v1/join; this port is for those that have")
         if (refusing := self._audit.refusing) is not None:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, f"nothing can be recorded now: {refusing}")
+            await _refuse(context, "unavailable", f"nothing can be recorded now: {refusing}")
         reply = await self._sessions.join(await _read(data, JoinRequest, context))
         if isinstance(reply, Refusal):
             await self._deny(
                 context,
-                grpc.StatusCode.UNAUTHENTICATED,
+                "credential",
                 f"join:{reply.code}",
                 f"the join token is {reply.code}; make a new one with `ares token join`",
             )
@@ -202,19 +181,31 @@ class AgentServer:
     async def _certify(self, data: bytes, context: Context) -> CertifyReply:
         shown = self._shown(context).certificate
         if shown is None:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "only a certificate can be renewed")
+            await _refuse(context, "impossible", "only a certificate can be renewed")
         request = await _read(data, CertifyRequest, context)
         try:
             renewed = await self._machines.renew(shown, request.request)
         except StoreError as error:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+            await _refuse(context, "unavailable", str(error))
         if isinstance(renewed, Refusal):
             await self._denied(context, renewed, _about(shown))
         self._audit.tell(_allowed("renewCertificate", "certificate", shown.role, shown.name, shown.serial))
         return CertifyReply(certificate=renewed.certificate, authority=renewed.authority)
 
-    async def _session(self, _: AsyncIterator[bytes], context: Context) -> None:
-        shown = self._shown(context)
+    async def _fetch(self, data: bytes, context: Context) -> None:
+        """Files for an attempt on the caller's node."""
+        who, _ = await self._node(context, self._shown(context))
+        found = await self._staging.fetch(who, await _read(data, FetchRequest, context))
+        if isinstance(found, Refusal):
+            missing = found.code == "not-found"
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND if missing else grpc.StatusCode.PERMISSION_DENIED, found.message
+            )
+        async for piece in found:
+            await context.write(piece)
+
+    async def _node(self, context: Context, shown: _Shown) -> tuple[Principal, str]:
+        """The node that calls, and its name. Any other caller is turned away."""
         who = await self._authenticate(shown)
         about = _about(shown.certificate)
         if isinstance(who, Refusal):
@@ -222,13 +213,19 @@ class AgentServer:
         if who.role != "node" or who.node is None:
             await self._deny(
                 context,
-                grpc.StatusCode.PERMISSION_DENIED,
+                "not_granted",
                 "wrong_role_cert",
                 f"who is a {who.role} cannot run a node; join with a token for a node",
                 about,
             )
-        serving = asyncio.create_task(self._serve(who, context))
-        ending = asyncio.create_task(self._until_denied(who.node, shown))
+        return who, who.node
+
+    async def _stream(self, serve: Serve, _: AsyncIterator[bytes], context: Context) -> None:
+        shown = self._shown(context)
+        who, node = await self._node(context, shown)
+        about = _about(shown.certificate)
+        serving = asyncio.create_task(serve(who, context))
+        ending = asyncio.create_task(self._until_denied(node, shown))
         try:
             await asyncio.wait((serving, ending), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -236,21 +233,26 @@ class AgentServer:
                 task.cancel()
             served, no = await asyncio.gather(serving, ending, return_exceptions=True)
         if isinstance(no, Refusal):
-            _log.warning("agent.cut_off", node=who.node, reason=no.code)
-            await self._denied(context, no, about or f"nodes/{who.node}")
+            _log.warning("agent.cut_off", node=node, reason=no.code)
+            await self._denied(context, no, about or f"nodes/{node}")
         if isinstance(served, SessionRefused):
-            code, why = _REFUSED.get(served.reason, grpc.StatusCode.FAILED_PRECONDITION), str(served)
+            kind, why = served.reason, str(served)
             _forget_stack(served)
             del served, no, serving, ending
-            await context.abort(code, why)
+            await _refuse(context, kind, why)
         if isinstance(served, Exception):
             raise served
 
     async def _serve(self, who: Principal, context: Context) -> None:
         # Written rather than yielded: a broken stream ends the session now, not when garbage is collected.
-        async with aclosing(self._sessions.serve(who, _frames(context))) as answers:
+        async with aclosing(self._sessions.serve(who, frames(context))) as answers:
             async for frame in answers:
                 await context.write(frame)
+
+    async def _serve_aside(self, who: Principal, context: Context) -> None:
+        async with aclosing(self._asides.serve(who, side_messages(context))) as commands:
+            async for command in commands:
+                await context.write(command)
 
     # ---- authentication
 
@@ -281,11 +283,10 @@ class AgentServer:
 
     async def _denied(self, context: Context, no: Refusal, about: str) -> NoReturn:
         # A certificate that ended while the stream was open may have been renewed: the agent comes back with that.
-        ended = no.code == "expired"
-        code = grpc.StatusCode.UNAVAILABLE if ended and _is_secure(context) else grpc.StatusCode.UNAUTHENTICATED
-        await self._deny(context, code, no.code, f"the node's credential is {no.code}; {_FIX}", about)
+        kind = "unavailable" if no.code == "expired" and _is_secure(context) else "credential"
+        await self._deny(context, kind, no.code, f"the node's credential is {no.code}; {_FIX}", about)
 
-    async def _deny(self, context: Context, code: grpc.StatusCode, reason: str, text: str, about: str = "") -> NoReturn:
+    async def _deny(self, context: Context, kind: str, reason: str, text: str, about: str = "") -> NoReturn:
         self._telemetry.count("ares_auth_denials_total", 1, reason)
         self._audit.tell(
             AuditDraft(
@@ -293,38 +294,34 @@ class AgentServer:
             )
         )
         _log.warning("agent.denied", reason=reason, about=about, peer=context.peer())
-        await context.abort(code, text)
-        raise AssertionError("abort raises")
+        await _refuse(context, kind, text)
 
 
-_REFUSED: Final = {
+# What an agent is refused for, and the status that tells it so. Only an unavailable server is worth coming back to.
+STATUSES: Final = {
+    "credential": grpc.StatusCode.UNAUTHENTICATED,
     "not_granted": grpc.StatusCode.PERMISSION_DENIED,
     "malformed": grpc.StatusCode.INVALID_ARGUMENT,
+    "unavailable": grpc.StatusCode.UNAVAILABLE,
+    "impossible": grpc.StatusCode.FAILED_PRECONDITION,
 }
+
+
+async def _refuse(context: Context, kind: str, text: str) -> NoReturn:
+    """The one place where the status of a refusal is chosen. A kind that only a session knows is an impossible one."""
+    await context.abort(STATUSES.get(kind, STATUSES["impossible"]), text)
+    raise AssertionError("abort raises")
+
+
 _FIX: Final = "remove the agent's identity file and join this node again with a new token of `ares token join`"
-
-
-def read_frame(data: bytes) -> AgentFrame:
-    """Every field within its bounds; raises SessionRefused for the whole frame when a message says what no machine can
-    mean, or is none."""
-    try:
-        return _decode_frame(data)
-    except (ValueError, RecursionError) as error:
-        raise SessionRefused(f"what the agent sent cannot be taken: {str(error)[:_WHY_MAX]}", "malformed") from None
-
-
-async def _frames(context: Context) -> AsyncIterator[AgentFrame]:
-    """Read one by one: grpc's own iterator and its generator hold each other, and the last frame too, for ever."""
-    while (data := await context.read()) is not grpc.aio.EOF:
-        yield read_frame(data)
 
 
 async def _read(data: bytes, kind: type[_T], context: Context) -> _T:
     try:
         return msgspec.msgpack.decode(data, type=kind)
     except (ValueError, RecursionError) as error:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the request cannot be taken: {str(error)[:300]}")
-        raise AssertionError("abort raises") from None
+        await _refuse(context, "malformed", f"the request cannot be taken: {str(error)[:300]}")
+        raise AssertionError("a refusal raises") from None
 
 
 def _address(context: Context) -> str:

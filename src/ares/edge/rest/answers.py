@@ -17,7 +17,7 @@ from ares.core.refusal import Refusal
 from ares.edge.rest.http.problems import MEDIA_TYPE, NOT_FOUND, Problem, granted, problem_of
 from ares.edge.rest.http.request_context import noted
 from ares.model.base import Record, Shown
-from ares.model.event import LedgerEvent
+from ares.model.state import LedgerEvent, SpecUpdate
 
 JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
@@ -192,6 +192,9 @@ def whole(value: Any) -> Any:
         if names is None:
             names = _names[type(value)] = [field.encode_name for field in msgspec.structs.fields(type(value))]
         fields = zip(names, msgspec.structs.astuple(value), strict=True)
+        if type(value) is SpecUpdate:
+            # It says only what is another than before.
+            return {name: whole(item) for name, item in fields if item is not msgspec.UNSET}
         return {name: item if not item or type(item) in _PLAIN else whole(item) for name, item in fields}
     if isinstance(value, tuple | list):
         return [whole(item) for item in cast("Sequence[Any]", value)]
@@ -212,8 +215,8 @@ async def _in_strides(value: msgspec.Struct) -> bytes:
     parts: list[bytes] = []
     shape = _as_it_is if isinstance(value, Shown) else whole
     for field in msgspec.structs.fields(type(value)):
-        one = getattr(value, field.name)
-        text = await _pieces(one, shape) if _is_long(one) else _encode(shape(one))
+        part = getattr(value, field.name)
+        text = await _pieces(part, shape) if _is_long(part) else _encode(shape(part))
         parts.append(b'"%b":%b' % (field.encode_name.encode(), text))
     return b"{%b}" % b",".join(parts)
 

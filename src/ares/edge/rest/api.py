@@ -9,6 +9,8 @@ from ares.control.access.machines import MachineAuthority
 from ares.control.access.tenants import Tenants
 from ares.control.access.tokens import Tokens
 from ares.control.access.users import Users
+from ares.control.execution.job_sessions import JobSessions
+from ares.control.flow.workflows import Workflows
 from ares.control.governance.alerts import Alerts
 from ares.control.governance.audit import Audit
 from ares.control.governance.audit_heads import AuditHeads
@@ -22,10 +24,12 @@ from ares.control.queries.events import EventStream
 from ares.control.queries.explain import Explain
 from ares.control.queries.health import Health
 from ares.control.queries.jobs import Jobs
+from ares.control.queries.live_use import LiveUses
 from ares.control.queries.logs import LogReader
 from ares.control.queries.nodes import Nodes
 from ares.control.queries.outputs import OutputReader
 from ares.control.queries.pools import Pools
+from ares.control.queries.steering import Steering
 from ares.control.queries.usage import Spending
 from ares.control.replica import Replica
 from ares.control.scheduler.consolidate import Consolidate
@@ -36,6 +40,8 @@ from ares.control.scheduler.predictions import Predictions
 from ares.control.scheduler.profiles import Profiles
 from ares.control.scheduler.reservations import Reservations
 from ares.control.state.view import View
+from ares.control.submit.crons import Crons
+from ares.control.submit.projects import Projects
 from ares.control.submit.submit import Submit
 from ares.model.limits import DEFAULT, ServerLimits
 from ares.ports.clock import Clock, Rng
@@ -53,14 +59,19 @@ class ApiServices:
     audit_search: AuditSearch
     audit_heads: AuditHeads | None
     submit: Submit
+    projects: Projects
     deadlines: Deadlines
     jobs: Jobs
+    steering: Steering
+    workflows: Workflows
     explain: Explain
     spending: Spending
     quotas: Quotas
     meters: Meters
     events: EventStream
     logs: LogReader
+    job_sessions: JobSessions
+    live_use: LiveUses
     outputs: OutputReader
     nodes: Nodes
     pools: Pools
@@ -70,6 +81,7 @@ class ApiServices:
     consolidate: Consolidate
     reservations: Reservations
     secrets: Secrets
+    crons: Crons
     predictions: Predictions
     alerts: Alerts
     channels: Channels
@@ -95,14 +107,19 @@ def services_of(
         audit_search=replica.audit_search,
         audit_heads=replica.audit_heads,
         submit=replica.submit,
+        projects=replica.projects,
         deadlines=replica.deadlines,
         jobs=replica.jobs,
+        steering=replica.steering,
+        workflows=replica.workflows,
         explain=replica.explain,
         spending=replica.spending,
         quotas=replica.quotas,
         meters=replica.meters,
         events=replica.events,
         logs=replica.logs,
+        job_sessions=replica.job_sessions,
+        live_use=LiveUses(replica.view, replica.job_sessions, clock),
         outputs=replica.outputs,
         nodes=replica.nodes,
         pools=replica.pools,
@@ -112,6 +129,7 @@ def services_of(
         consolidate=replica.consolidate,
         reservations=replica.reservations,
         secrets=replica.secrets,
+        crons=replica.crons,
         predictions=replica.predictions,
         alerts=replica.alerts,
         channels=replica.channels,

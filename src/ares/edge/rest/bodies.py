@@ -71,6 +71,10 @@ class JobsQuery(Record, frozen=True):
     label: tuple[Annotated[str, Meta(max_length=385, pattern=r"^[^=]+=")], ...] = ()
     array: JobRef | UnsetType = UNSET
     node: NodeName | UnsetType = UNSET
+    # Submitted by this user; submitted at these times or between, in seconds since the epoch.
+    user: Annotated[str, Meta(min_length=1, max_length=256)] | UnsetType = UNSET
+    since: Annotated[float, Meta(ge=0.0, le=1e11)] | UnsetType = UNSET
+    until: Annotated[float, Meta(ge=0.0, le=1e11)] | UnsetType = UNSET
     arrays: Literal["tasks", "whole"] = "tasks"
     sort: Literal["submitted", "-submitted"] = "-submitted"
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
@@ -94,13 +98,37 @@ class UsageQuery(Record, frozen=True):
 
 
 class LogsQuery(Record, frozen=True):
-    """`tail` is a number of lines, or a duration such as `10s`: the last lines, then what comes within that time."""
+    """`tail` is a number of lines, or a duration such as `10s`: the last lines, then what comes within that time.
+    `since` is in seconds since the epoch: output of that time on, to the minute."""
 
     tail: Annotated[str, Meta(pattern=r"^[0-9]{1,6}s?$(?!\n)")] | UnsetType = UNSET
     follow: bool = False
     attempt: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
     rank: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     offset: Annotated[int, Meta(ge=0, le=2**53)] | UnsetType = UNSET
+    since: Annotated[float, Meta(ge=0.0, le=1e11)] | UnsetType = UNSET
+
+
+class LogSearchQuery(Record, frozen=True):
+    """Lines that contain `text` as it is, from byte `offset` on; no more than `limit` of them."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=256)]
+    attempt: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
+    rank: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    offset: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class RankQuery(Record, frozen=True):
+    """Which process of a parallel job."""
+
+    rank: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+
+
+class AttachQuery(RankQuery, frozen=True):
+    """Attaches to a session: output below `offset` has arrived before."""
+
+    offset: Annotated[int, Meta(ge=0, le=2**53)] = 0
 
 
 class EventsQuery(Record, frozen=True):

@@ -15,7 +15,6 @@ from ares.edge.client.sync import Client
 from ares.model.state import TERMINAL, Phase
 from ares.sim.chaos.agents import OwnAgent, job_processes, signal_all
 from ares.sim.chaos.canary import LABEL
-from ares.sim.chaos.errors import CannotRun
 from ares.sim.chaos.plan import ChaosOptions
 from ares.sim.chaos.proxy import Proxy
 
@@ -27,7 +26,7 @@ _LOOK_S = 0.25
 _REMOVE_S = 90.0
 _HOUR_S = 3600.0
 _PATIENT = Retry(attempts=8, base_s=0.1, cap_s=1.0)
-OPEN: tuple[Phase, ...] = ("PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED")
+OPEN: tuple[Phase, ...] = ("WAITING", "PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED")
 assert not TERMINAL & set(OPEN)
 
 
@@ -200,3 +199,13 @@ class Camp:
         for token in self._admin.tokens():
             if not token.revoked and (token.tenant == self.tenant or token.node in self.names):
                 self._admin.revoke_token(token.id)
+
+
+class CannotRun(Exception):
+    """Nothing was broken yet. `fix` says what to do."""
+
+    exit_code = 2
+
+    def __init__(self, what: str, fix: str = "") -> None:
+        super().__init__(what)
+        self.fix = fix

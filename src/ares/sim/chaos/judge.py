@@ -16,8 +16,7 @@ from ares.check.store.findings import Findings
 from ares.check.store.jobs import check_job
 from ares.check.store.ledger import parse_fence
 from ares.check.store.reading import JobRecords, StoredRecord
-from ares.model.event import LedgerEvent
-from ares.model.state import TERMINAL, Fence
+from ares.model.state import TERMINAL, Fence, LedgerEvent
 from ares.sim.chaos.canary import GRACE_S, CanaryMark, Marks
 from ares.sim.chaos.plan import ChaosOptions
 
@@ -26,7 +25,7 @@ _SLACK_S = 0.5
 _KILL_S = 1.0
 _TICK_S = 0.02
 _ANY_EPOCH = 1 << 62
-_OVER = {"succeeded", "failed", "retrying", "restarted", "lease-lost", "cancelled", "preempted"}
+_OVER = {"succeeded", "failed", "retrying", "restarted", "lease-lost", "cancelled", "preempted", "requeue-requested"}
 # What is found wrong with a job's records, by the predicate it breaks.
 _OF_RECORDS = {"ledger": "E2", "fences": "E3", "results": "E5", "budgets": "E7"}
 
@@ -81,7 +80,7 @@ def judge(case: ChaosCase) -> list[Violation]:
     for rule, (_, check) in RULES.items():
         if check is not None:
             found += [Violation(rule, ended, job, what) for job, what in check(case)]
-    return sorted(found, key=lambda one: (int(one.rule[1:]), one.job))
+    return sorted(found, key=lambda violation: (int(violation.rule[1:]), violation.job))
 
 
 def _records(case: ChaosCase) -> Iterator[tuple[str, str, str]]:
@@ -186,7 +185,7 @@ def _taken_away(case: ChaosCase, mark: CanaryMark) -> LedgerEvent | None:
     begun = False
     for entry in seen.ledger if seen is not None else ():
         begun = begun or (entry.kind == "bound" and entry.fence == mark.fence)
-        if begun and entry.kind in {"lease-lost", "cancelled", "preempted"}:
+        if begun and entry.kind in {"lease-lost", "cancelled", "preempted", "requeue-requested"}:
             return entry
         if begun and entry.kind in _OVER:
             return None
@@ -260,11 +259,11 @@ def silences(events: Sequence[Event]) -> list[MachineSilence]:
         elif isinstance(event, Healed):
             found += [MachineSilence(node, t, event.t) for node, t in since.items()]
             since.clear()
-    return [replace(one, next_at=_next(one, found)) for one in found]
+    return [replace(silence, next_at=_next(silence, found)) for silence in found]
 
 
 def _next(silence: MachineSilence, others: Sequence[MachineSilence]) -> float:
-    later = (one.since for one in others if one.node == silence.node and one.since > silence.since)
+    later = (other.since for other in others if other.node == silence.node and other.since > silence.since)
     return min(later, default=float("inf"))
 
 

@@ -93,5 +93,5 @@ def _draw(chance: random.Random, at_s: float, options: ChaosOptions) -> ChaosSte
 def _may(step: ChaosStep, steps: list[ChaosStep], agents: int) -> bool:
     if not FAULTS[step.kind].breaks:
         return True
-    broken = {one.agent for one in steps if FAULTS[one.kind].breaks and one.until_s + 1.0 > step.at_s}
+    broken = {planned.agent for planned in steps if FAULTS[planned.kind].breaks and planned.until_s + 1.0 > step.at_s}
     return step.agent not in broken and len(broken) < max(1, agents - 1)

@@ -82,7 +82,7 @@ class Proxy:
         self._thread = threading.Thread(target=self._run, name="fault-proxy", daemon=True)
         # Bytes that came out at the other end, ever.
         self.carried: dict[Direction, int] = dict.fromkeys(DIRECTIONS, 0)
-        self._waiting: dict[Direction, bytearray] = {one: bytearray() for one in DIRECTIONS}
+        self._waiting: dict[Direction, bytearray] = {direction: bytearray() for direction in DIRECTIONS}
 
     @property
     def address(self) -> str:
@@ -166,7 +166,7 @@ class Proxy:
         done.wait()
 
     def _set_held(self, directions: tuple[Direction, ...], *, held: bool) -> None:
-        self._set_ways({one: replace(self._ways[one], held=held) for one in directions})
+        self._set_ways({direction: replace(self._ways[direction], held=held) for direction in directions})
 
     def _set_ways(self, ways: Mapping[Direction, ProxyWay]) -> None:
         self._ways.update(ways)
@@ -190,20 +190,20 @@ class Proxy:
 
     def _end(self, connection: _Connection, *, abruptly: bool) -> None:
         self._connections.discard(connection)
-        for one in connection.sockets():
-            self._close(one, abruptly=abruptly)
+        for end in connection.sockets():
+            self._close(end, abruptly=abruptly)
         for task in connection.tasks:
             task.cancel()
 
-    def _close(self, one: socket.socket, *, abruptly: bool) -> None:
-        if one.fileno() < 0:
+    def _close(self, end: socket.socket, *, abruptly: bool) -> None:
+        if end.fileno() < 0:
             return
         # Before its number is given to another socket.
-        self._loop.remove_reader(one)
-        self._loop.remove_writer(one)
+        self._loop.remove_reader(end)
+        self._loop.remove_writer(end)
         if abruptly:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST)
-        one.close()
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST)
+        end.close()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -243,8 +243,8 @@ class Proxy:
             far.setblocking(False)
             connection.far = far
             await self._loop.sock_connect(far, self._target)
-            for one in connection.sockets():
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for end in connection.sockets():
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:
             self._end(connection, abruptly=True)
             return

@@ -219,7 +219,7 @@ def _uninterrupted(show: Show) -> Generator[None]:
     def patience(number: int, frame: FrameType | None) -> None:
         show("cleaning up: a moment")
 
-    before = {one: signal.signal(one, patience) for one in (signal.SIGINT, signal.SIGTERM)}
+    before = {ending: signal.signal(ending, patience) for ending in (signal.SIGINT, signal.SIGTERM)}
     try:
         show("cleaning up")
         yield

@@ -48,7 +48,7 @@ class ChaosVerdict(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def verdict(case: ChaosCase, violations: Sequence[Violation], run: str, notes: Sequence[str]) -> ChaosVerdict:
-    broken = Counter(one.rule for one in violations)
+    broken = Counter(violation.rule for violation in violations)
     events = case.events
     return ChaosVerdict(
         seed=case.options.seed,
@@ -100,8 +100,8 @@ def summary(found: ChaosVerdict) -> Iterator[str]:
         yield f"  {rule.id:<4} {word:>10}  {rule.tested:>6}  {rule.promise}"
     if found.violations:
         yield ""
-    for one in found.violations[:_SHOWN_MAX]:
-        yield f"  {one.rule} {f'job {one.job}: ' if one.job else ''}{one.what}"
+    for violation in found.violations[:_SHOWN_MAX]:
+        yield f"  {violation.rule} {f'job {violation.job}: ' if violation.job else ''}{violation.what}"
     if len(found.violations) > _SHOWN_MAX:
         yield f"  and {len(found.violations) - _SHOWN_MAX} more"
     for note in found.notes:
@@ -114,10 +114,10 @@ def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
 
 
-def _times(one: Times) -> str:
-    if not one.count:
+def _times(measured: Times) -> str:
+    if not measured.count:
         return "no attempt was lost"
-    return f"p50 {one.p50:g} s, p99 {one.p99:g} s, max {one.max:g} s, of {one.count} lost attempts"
+    return f"p50 {measured.p50:g} s, p99 {measured.p99:g} s, max {measured.max:g} s, of {measured.count} lost attempts"
 
 
 def story(events: Sequence[Event]) -> Iterator[str]:

@@ -61,7 +61,7 @@ def _every_start(self: Attempts, start: Start) -> bool:
     return _is_new(self, start)
 
 
-def _beside(self: Workspace, folder: Folder, uid: int | None = None) -> None:
+def _beside(self: Workspace, folder: Folder, uid: int | None = None, *, fresh: bool = False) -> None:
     """A directory that is there already will do."""
     for path in (folder.path, folder.work, folder.outputs):
         os.makedirs(path, 0o700, exist_ok=True)

@@ -10,9 +10,9 @@ from ares.control.execution.reports import Report, Reports
 from ares.control.execution.rights import Rights
 from ares.control.execution.session import AgentSession
 from ares.control.execution.sessions import Sessions
-from ares.control.execution.transitions import JobChange, Outcome, Transitions, Written, _Draft
+from ares.control.execution.transitions import JobChange, Outcome, SteppedDraft, Transitions, Written
 from ares.core import keys
-from ares.core.lifecycle import endings, graph, results
+from ares.core.lifecycle import endings, graph, outputs
 from ares.core.lifecycle.graph import TRANSITIONS, Transition
 from ares.core.lifecycle.inputs import Exit, Input, Stepped
 from ares.model.link import AttemptRef, Exited
@@ -29,7 +29,7 @@ _WITHOUT_EXIT = tuple(kind for kind in graph._FENCED if kind is not Exit)
 # ---- the answer that did not come
 
 
-async def _unanswered_is_failed(self: Transitions, pack: list[tuple[int, _Draft]]) -> dict[int, Outcome]:
+async def _unanswered_is_failed(self: Transitions, pack: list[tuple[int, SteppedDraft]]) -> dict[int, Outcome]:
     """What was not acknowledged was not written, they think: the attempt failed, and that is written instead."""
     if len(pack) > 1 or not any(_succeeded(what) for what in pack[0][1].change.inputs):
         return await _apply_pack(self, pack)
@@ -40,7 +40,7 @@ async def _unanswered_is_failed(self: Transitions, pack: list[tuple[int, _Draft]
     if isinstance(written, Unknown):
         _, spec = await self._read(draft.change)
         again = self._draft(_failed(draft.change), draft.entry, spec)
-        if isinstance(again, _Draft):
+        if isinstance(again, SteppedDraft):
             await self._store.txn(again.change.guards, again.ops)
             return {place: Written(again.entry.state, again.state, again.refused)}
     return {place: await self._apply_alone(draft.change)}
@@ -67,7 +67,7 @@ async def _publish_first(self: Reports, reports: Sequence[Report]) -> None:
     for report in reports:
         said = report.message
         if isinstance(said, Exited) and said.exit.failure is None:
-            value: Any = results.decode(said.value) if said.value else None
+            value: Any = outputs.decode_result(said.value) if said.value else None
             early = Result(
                 job=said.ref.job, fence=said.ref.fence, attempt=1, exit=said.exit, committed_at=0.0, value=value
             )

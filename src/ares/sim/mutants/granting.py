@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from ares.control.execution.transitions import JobChange, Transitions, _Draft
+from ares.control.execution.transitions import JobChange, SteppedDraft, Transitions
 from ares.control.scheduler.loop import SchedulerLoop
 from ares.control.state.leader import Leader
 from ares.control.state.view import StateEntry
@@ -29,9 +29,9 @@ def uncompared(*kinds: type[Any]) -> Patch:
 
     def draft(
         self: Transitions, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None
-    ) -> _Draft | Refusal | None:
+    ) -> SteppedDraft | Refusal | None:
         drafted = _draft(self, change, entry, spec)
-        if isinstance(drafted, _Draft) and any(isinstance(what, kinds) for what in change.inputs):
+        if isinstance(drafted, SteppedDraft) and any(isinstance(what, kinds) for what in change.inputs):
             return msgspec.structs.replace(drafted, compares=change.guards)
         return drafted
 
@@ -43,7 +43,7 @@ def uncompared(*kinds: type[Any]) -> Patch:
 
 def _without_leader(
     self: Transitions, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None
-) -> _Draft | Refusal | None:
+) -> SteppedDraft | Refusal | None:
     guards = tuple(guard for guard in change.guards if not guard.key.startswith(keys.LEADER))
     return _draft(self, msgspec.structs.replace(change, guards=guards), entry, spec)
 

@@ -51,7 +51,7 @@ def _without_guard(self: Monitor, state: JobState, losses: list[_Loss]) -> JobCh
 
 def _started_only(self: Monitor, ages: dict[str, float]) -> tuple[dict[str, list[_Loss]], dict[str, JobState]]:
     found, _ = _look(self, ages)
-    return {job: one for job, one in found.items() if self._view.entries[job].state.phase != "STAGING"}, {}
+    return {job: loss for job, loss in found.items() if self._view.entries[job].state.phase != "STAGING"}, {}
 
 
 def _any_incarnation(

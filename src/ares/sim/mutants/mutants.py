@@ -13,8 +13,10 @@ from ares.sim.mutants import (
     looking,
     planning,
     promises,
+    releasing,
     requests,
     sharing,
+    steering,
 )
 from ares.sim.mutants.mutant import Mutant
 
@@ -30,6 +32,8 @@ MUTANTS: dict[str, Mutant] = {
     **sharing.MUTANTS,
     **planning.MUTANTS,
     **promises.MUTANTS,
+    **steering.MUTANTS,
+    **releasing.MUTANTS,
 }
 
 

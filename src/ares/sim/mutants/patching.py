@@ -29,7 +29,7 @@ def _must_fit(name: str, old: Any, new: Any) -> None:
     if not (isfunction(old) and isfunction(new)):
         return
     parameters = signature(new).parameters
-    if any(one.kind is Parameter.VAR_POSITIONAL for one in parameters.values()):
+    if any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters.values()):
         return
     wanted = list(signature(old).parameters)
     if len(parameters) != len(wanted):

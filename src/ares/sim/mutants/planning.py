@@ -31,7 +31,7 @@ def _believed(cluster: Cluster, plan: Plan, now: float, unchanged: Callable[[str
 
 
 def _records_alone(cluster: Cluster, plan: Plan, now: float, unchanged: Callable[[str], bool]) -> tuple[Plan, int]:
-    placed = tuple(one for one in plan.placed if unchanged(one.job))
+    placed = tuple(entry for entry in plan.placed if unchanged(entry.job))
     return structs.replace(plan, placed=placed), len(plan.placed) - len(placed)
 
 

@@ -73,7 +73,7 @@ async def _expand_blindly(
     self: Expanding, array: ArrayRecord, unexpanded: Compare, spec: JobSpec, chunk: Sequence[int]
 ) -> None:
     begun = [self._begin_task(array, spec, index) for index in chunk]
-    written = await self._store.txn([], [op for one in begun for op in begin_ops(one, self._encode)])
+    written = await self._store.txn([], [op for task in begun for op in begin_ops(task, self._encode)])
     if isinstance(written, Unknown):
         raise StoreUnavailable(written.why)
 

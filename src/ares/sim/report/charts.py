@@ -46,7 +46,7 @@ def _over_time(runs: Sequence[Run], y: scale.Scale, name: str, values: Callable[
 def cdf(runs: Sequence[Run], name: str, unit: scale.Unit, values: Callable[[Distribution], Sequence[float]]) -> str:
     """Share of jobs at or below a value; ratios of values are equal lengths."""
     columns = [np.asarray(values(run.spread), dtype=np.float64) for run in runs]
-    high = max((float(one[-1]) for one in columns if len(one)), default=10.0)
+    high = max((float(column[-1]) for column in columns if len(column)), default=10.0)
     x = scale.logarithmic(SHORTEST_S, max(high, 10.0), unit)
     frame = svg.Frame(x, scale.linear(0.0, 1.0, "share"))
     lines = [
@@ -61,7 +61,7 @@ def _rising(frame: svg.Frame, values: Floats, run: Run, index: int, unit: scale.
     if not len(values):
         return ""
     half, most = float(values[len(values) // 2]), float(values[-1])
-    words = [time_words(one) if unit == "seconds" else f"{one:.3g}" for one in (half, most)]
+    words = [time_words(value) if unit == "seconds" else f"{value:.3g}" for value in (half, most)]
     title = f"{run.policy}: half of the jobs at most {words[0]}, all at most {words[1]}"
     return svg.steps(frame, values, np.asarray(run.spread.shares), index, title)
 
@@ -70,12 +70,12 @@ def scatter(
     points: Sequence[tuple[float, float, int, str]], x_name: str, y_name: str, units: tuple[scale.Unit, scale.Unit]
 ) -> str:
     """Points (x, y, kind, title): the kind picks colour and size; the first kind is drawn last, on top."""
-    xs, ys = np.asarray([one[0] for one in points]), np.asarray([one[1] for one in points])
+    xs, ys = np.asarray([point[0] for point in points]), np.asarray([point[1] for point in points])
     frame = svg.Frame(_around(xs, units[0]), _around(ys, units[1]), height=svg.HEIGHT + 60)
     marks = [
         f'<circle class="{svg.colour(kind)}" {_centre(frame, x, y)} r="{5 if kind < 2 else 2.5}">'
         f"<title>{svg.text(title)}</title></circle>"
-        for x, y, kind, title in sorted(points, key=lambda one: -one[2])
+        for x, y, kind, title in sorted(points, key=lambda point: -point[2])
     ]
     return svg.drawing(
         frame.width, frame.height, f"{y_name} against {x_name}", [svg.axes(frame, x_name, y_name), *marks]

@@ -86,11 +86,11 @@ def figures(outcomes: Sequence[Outcome], judged: Sequence[ReplayJudgement] = ())
     """Of at least one outcome; the others are compared with the first."""
     beside = judged or [ReplayJudgement()] * len(outcomes)
     facts = outcomes[0].facts
-    summaries = [summary(one) for one in outcomes]
+    summaries = [summary(outcome) for outcome in outcomes]
     # One grid for all, so that lines can be laid over one another.
-    begin, end = min(one.facts.began for one in outcomes), max(one.facts.ended for one in outcomes)
+    begin, end = min(outcome.facts.began for outcome in outcomes), max(outcome.facts.ended for outcome in outcomes)
     own = zip(outcomes, summaries, beside, strict=True)
-    runs = (_run(*one, summaries[0], begin, end) for one in own)
+    runs = (_run(*parts, summaries[0], begin, end) for parts in own)
     return Figures(
         schema=SCHEMA,
         trace=facts.trace,
@@ -109,8 +109,8 @@ def plain(found: msgspec.Struct) -> Any:
 def _run(outcome: Outcome, own: Summary, judged: ReplayJudgement, first: Summary, begin: float, end: float) -> Run:
     facts = outcome.facts
     changes = {
-        _camel(one.field): metrics.change(one, metrics.value_of(own, one), metrics.value_of(first, one))
-        for one in metrics.METRICS
+        _camel(metric.field): metrics.change(metric, metrics.value_of(own, metric), metrics.value_of(first, metric))
+        for metric in metrics.METRICS
     }
     return Run(
         policy=facts.policy,
@@ -135,7 +135,7 @@ def _run(outcome: Outcome, own: Summary, judged: ReplayJudgement, first: Summary
 
 def _camel(name: str) -> str:
     head, *rest = name.split("_")
-    return head + "".join(one.title() for one in rest)
+    return head + "".join(word.title() for word in rest)
 
 
 # ---- over time
@@ -152,7 +152,7 @@ def _over_time(outcome: Outcome, begin: float, end: float) -> OverTime:
         cpu_utilisation=_rounded(cpu / max(facts.cpu_milli, 1)),
         gpu_utilisation=_rounded(gpu / max(facts.gpu_milli, 1)),
         queued_mean=_rounded(_means(edges, series.time, series.queued.astype(np.float64)), 2),
-        queued_max=tuple(int(one) for one in _highest(edges, series.time, series.queued.astype(np.float64))),
+        queued_max=tuple(int(value) for value in _highest(edges, series.time, series.queued.astype(np.float64))),
     )
 
 
@@ -187,7 +187,7 @@ def _highest(edges: Floats, times: Floats, values: Floats) -> Floats:
 
 def _rounded(values: Floats, digits: int = 4) -> tuple[float, ...]:
     # Sums that cancel out leave dust below zero.
-    return tuple(float(one) for one in np.round(np.maximum(values, 0.0), digits))
+    return tuple(float(value) for value in np.round(np.maximum(values, 0.0), digits))
 
 
 # ---- distributions
@@ -209,4 +209,4 @@ def _quantiles(values: Floats) -> tuple[float, ...]:
     if not len(values):
         return ()
     found = np.quantile(values, SHARES, method="inverted_cdf")
-    return tuple(float(one) for one in np.round(found, 4))
+    return tuple(float(value) for value in np.round(found, 4))

@@ -56,11 +56,11 @@ class Drawn(NamedTuple):
 def shown_nodes(outcome: Outcome) -> list[int]:
     """All, or as many as fit, evenly from first to last."""
     count = len(outcome.facts.nodes)
-    return sorted({int(one) for one in np.linspace(0, count - 1, min(count, NODES_MAX)).round()})
+    return sorted({int(row) for row in np.linspace(0, count - 1, min(count, NODES_MAX)).round()})
 
 
 def whole(outcomes: Sequence[Outcome]) -> Window:
-    return Window(min(one.facts.began for one in outcomes), max(one.facts.ended for one in outcomes))
+    return Window(min(outcome.facts.began for outcome in outcomes), max(outcome.facts.ended for outcome in outcomes))
 
 
 def fullest(outcome: Outcome) -> Window:
@@ -92,7 +92,7 @@ def draw(outcome: Outcome, window: Window, marks_max: int) -> Drawn:
 
 def legend(outcome: Outcome) -> str:
     """The tenants that have a colour of their own."""
-    named = sorted(_tenants(outcome).items(), key=lambda one: one[1])
+    named = sorted(_tenants(outcome).items(), key=lambda item: item[1])
     parts = [
         f'<li><span class="box {svg.colour(at)}"></span> {svg.text(_short(name))}</li>' for name, at in named[:_TENANTS]
     ]
@@ -121,10 +121,10 @@ def _lanes(outcome: Outcome, nodes: Sequence[int], window: Window) -> Lanes:
         at = at[np.argsort(ran.begin[at], kind="stable")]
         lane = _first_fit(ran.begin[at], ran.end[at], most)
         kept.append((at, lane, row))
-    at = np.concatenate([one[0] for one in kept])
-    lane = np.concatenate([one[1] for one in kept])
-    rows = np.concatenate([np.full(len(one[0]), one[2]) for one in kept])
-    height = np.asarray([max(int(one[1].max(initial=-1)) + 1, 1) for one in kept])
+    at = np.concatenate([part[0] for part in kept])
+    lane = np.concatenate([part[1] for part in kept])
+    rows = np.concatenate([np.full(len(part[0]), part[2]) for part in kept])
+    height = np.asarray([max(int(part[1].max(initial=-1)) + 1, 1) for part in kept])
     fits = lane >= 0
     return Lanes(at[fits], rows[fits], lane[fits], height, int((~fits).sum()))
 
@@ -168,12 +168,12 @@ def _marks(outcome: Outcome, at: Ints, begin: Floats, end: Floats, y: Floats, th
     """Jobs one by one, coloured by tenant."""
     ran, jobs, tenants = outcome.intervals, outcome.jobs, _tenants(outcome)
     parts: list[str] = []
-    for one, left, right, top in zip(at.tolist(), begin.tolist(), end.tolist(), y.tolist(), strict=True):
-        job = int(ran.job[one])
+    for attempt, left, right, top in zip(at.tolist(), begin.tolist(), end.tolist(), y.tolist(), strict=True):
+        job = int(ran.job[attempt])
         kind = svg.colour(min(tenants[str(jobs.tenant[job])], _TENANTS))
         place = f'x="{svg.number(left)}" y="{svg.number(top)}"'
         size = f'width="{svg.number(right - left)}" height="{svg.number(thick * 0.92)}"'
-        title = svg.text(_title(outcome, one, job))
+        title = svg.text(_title(outcome, attempt, job))
         parts.append(f'<rect class="{kind}" {place} {size}><title>{title}</title></rect>')
     return parts
 
@@ -225,14 +225,15 @@ def _grid(frame: svg.Frame, outcome: Outcome, nodes: Sequence[int], tops: Sequen
     return "".join([*parts, name, "time since the first submission</text></g>"])
 
 
-def _title(outcome: Outcome, one: int, job: int) -> str:
+def _title(outcome: Outcome, attempt: int, job: int) -> str:
     jobs, ran, facts = outcome.jobs, outcome.intervals, outcome.facts
-    begin, end = float(ran.begin[one]), float(ran.end[one])
-    held = [(float(ran.gpu_milli[one]) / 1000, "GPU"), (float(ran.cpu_milli[one]) / 1000, "CPU")]
+    begin, end = float(ran.begin[attempt]), float(ran.end[attempt])
+    held = [(float(ran.gpu_milli[attempt]) / 1000, "GPU"), (float(ran.cpu_milli[attempt]) / 1000, "CPU")]
     amounts = ", ".join(f"{count:g} {unit}" for count, unit in held if count)
     name = _short(str(jobs.name[job]) or str(jobs.id[job]))
     times = f"began {time_words(begin - facts.began)}, ran {time_words(end - begin)}"
-    return f"{name} of {_short(str(jobs.tenant[job]))} on {_short(facts.nodes[int(ran.node[one])])}: {amounts}; {times}"
+    node, tenant = facts.nodes[int(ran.node[attempt])], str(jobs.tenant[job])
+    return f"{name} of {_short(tenant)} on {_short(node)}: {amounts}; {times}"
 
 
 def _short(name: str, most: int = _NAME_MAX) -> str:

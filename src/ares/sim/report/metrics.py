@@ -53,12 +53,12 @@ _SIZES = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 def shown(summaries: Sequence[Summary]) -> tuple[ComparedMetric, ...]:
     """Those that say something about these replays."""
-    deadlines = any(one.deadlines for one in summaries)
+    deadlines = any(summary.deadlines for summary in summaries)
     return tuple(
         metric
         for metric in METRICS
         if metric.always
-        or any(getattr(one, metric.field) for one in summaries)
+        or any(getattr(summary, metric.field) for summary in summaries)
         or (metric.field == "deadline_misses" and deadlines)
     )
 
@@ -69,12 +69,12 @@ def value_of(summary: Summary, metric: ComparedMetric) -> float:
 
 def best(metric: ComparedMetric, values: Sequence[float]) -> frozenset[int]:
     """Which values are the best, as far as people see; none when all look the same."""
-    words = [words_of(metric, one) for one in values]
-    known = [one for one in values if one or metric.kind not in _UNKNOWN_AT_ZERO]
-    if not metric.better or len({words_of(metric, one) for one in known}) < 2:
+    words = [words_of(metric, value) for value in values]
+    known = [value for value in values if value or metric.kind not in _UNKNOWN_AT_ZERO]
+    if not metric.better or len({words_of(metric, value) for value in known}) < 2:
         return frozenset()
     top = words_of(metric, min(known) if metric.better == "low" else max(known))
-    return frozenset(index for index, one in enumerate(words) if one == top)
+    return frozenset(index for index, word in enumerate(words) if word == top)
 
 
 def change(metric: ComparedMetric, value: float, first: float) -> float | None:
@@ -101,7 +101,7 @@ def words_of(metric: ComparedMetric, value: float) -> str:
 
 def time_words(seconds: float) -> str:
     """In the largest unit of which there is one."""
-    size, unit = next((one for one in _SIZES if seconds >= one[0]), (1.0, "s"))
+    size, unit = next((unit_size for unit_size in _SIZES if seconds >= unit_size[0]), (1.0, "s"))
     found = seconds / size
     if not found:
         return "0 s"

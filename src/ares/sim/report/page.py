@@ -50,7 +50,7 @@ def _coloured(index: int, colour: str) -> str:
 def page(title: str, lead: Sequence[str], sections: Iterable[str]) -> str:
     """The policy forbids the page to load or run anything, whatever a trace's names contain."""
     policy = "default-src 'none'; style-src 'unsafe-inline'"
-    intro = "".join(f"<p>{svg.text(one)}</p>" for one in lead if one)
+    intro = "".join(f"<p>{svg.text(sentence)}</p>" for sentence in lead if sentence)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>'
@@ -68,7 +68,7 @@ def section(title: str, *parts: str, note: str = "") -> str:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Rows are made of `cell`s; the header is text."""
-    head = "".join(f'<th scope="col">{svg.text(one)}</th>' for one in header)
+    head = "".join(f'<th scope="col">{svg.text(title)}</th>' for title in header)
     body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 

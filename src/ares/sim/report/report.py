@@ -90,11 +90,11 @@ def _distributions(runs: Sequence[Run], names: str) -> list[str]:
         f"what is below {charts.SHORTEST_S:g} is drawn at the left edge."
     )
     return [
-        section("Wait", charts.cdf(runs, "wait", "seconds", lambda one: one.wait_s), names, note=note),
-        section("Job completion time", charts.cdf(runs, "JCT", "seconds", lambda one: one.jct_s), names),
+        section("Wait", charts.cdf(runs, "wait", "seconds", lambda jobs: jobs.wait_s), names, note=note),
+        section("Job completion time", charts.cdf(runs, "JCT", "seconds", lambda jobs: jobs.jct_s), names),
         section(
             "Bounded slowdown",
-            charts.cdf(runs, "bounded slowdown", "number", lambda one: one.bounded_slowdown),
+            charts.cdf(runs, "bounded slowdown", "number", lambda jobs: jobs.bounded_slowdown),
             names,
         ),
     ]
@@ -104,13 +104,13 @@ def _gantts(outcomes: Sequence[Outcome]) -> list[str]:
     drawn = outcomes[:GANTTS_MAX]
     marks = gantt.MARKS_MAX // (2 * len(drawn))
     window = gantt.whole(drawn)
-    pictures = [gantt.draw(one, window, marks) for one in drawn]
+    pictures = [gantt.draw(outcome, window, marks) for outcome in drawn]
     more = "" if len(drawn) == len(outcomes) else f" The first {len(drawn)} of {len(outcomes)} policies are shown."
     note = f"A row per node, coloured by tenant. Hold the pointer over a job to see what it is.{more}"
     parts = [section("What ran where", gantt.legend(drawn[0]), *_titled(drawn, pictures), note=note)]
-    if any(one.thinned for one in pictures):
+    if any(picture.thinned for picture in pictures):
         close = gantt.fullest(drawn[0])
-        nearer = [gantt.draw(one, close, marks) for one in drawn]
+        nearer = [gantt.draw(outcome, close, marks) for outcome in drawn]
         note = f"The time around the deepest queue under {drawn[0].facts.policy}, under every policy."
         parts.append(
             section("A closer look at the fullest time", gantt.legend(drawn[0]), *_titled(drawn, nearer), note=note)
@@ -120,9 +120,9 @@ def _gantts(outcomes: Sequence[Outcome]) -> list[str]:
 
 def _titled(outcomes: Sequence[Outcome], pictures: Sequence[gantt.Drawn]) -> list[str]:
     parts: list[str] = []
-    for outcome, one in zip(outcomes, pictures, strict=True):
-        said = f'<p class="dim">{svg.text(one.note)}.</p>' if one.note else ""
-        parts.append(f"<h3>{svg.text(outcome.facts.policy)}</h3>{said}{one.picture}")
+    for outcome, drawing in zip(outcomes, pictures, strict=True):
+        said = f'<p class="dim">{svg.text(drawing.note)}.</p>' if drawing.note else ""
+        parts.append(f"<h3>{svg.text(outcome.facts.policy)}</h3>{said}{drawing.picture}")
     return parts
 
 
@@ -140,4 +140,4 @@ def _warnings(runs: Sequence[Run]) -> list[str]:
 
 
 def _list(said: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{svg.text(one)}</li>' for one in said)}</ul>"
+    return f"<ul>{''.join(f'<li>{svg.text(sentence)}</li>' for sentence in said)}</ul>"

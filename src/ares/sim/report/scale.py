@@ -62,7 +62,7 @@ def logarithmic(low: float, high: float, unit: Unit = "number") -> Scale:
     """For values over several orders of magnitude; `low` has to be above 0."""
     high = high if high > low * 2 else low * 2
     values = _LOG_S if unit == "seconds" else _powers(low, high)
-    ticks = tuple(Tick(one, label(one, unit)) for one in values if low * 0.999 <= one <= high * 1.001)
+    ticks = tuple(Tick(value, label(value, unit)) for value in values if low * 0.999 <= value <= high * 1.001)
     return Scale(low, high, True, ticks)
 
 
@@ -80,21 +80,24 @@ def label(value: float, unit: Unit = "number") -> str:
 
 def _time(seconds: float) -> str:
     size, unit = next(
-        (one for one in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")) if abs(seconds) >= one[0]), (1, "s")
+        (unit_size for unit_size in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")) if abs(seconds) >= unit_size[0]),
+        (1, "s"),
     )
     return f"{seconds / size:.4g} {unit}" if seconds else "0"
 
 
 def _step(span: float, unit: Unit) -> float:
     if unit == "seconds" and span > _STEPS_S[0]:
-        return next((float(one) for one in _STEPS_S if span / one <= _TICKS), 364 * _DAY * _round(span / (364 * _DAY)))
+        return next(
+            (float(step) for step in _STEPS_S if span / step <= _TICKS), 364 * _DAY * _round(span / (364 * _DAY))
+        )
     return _round(span)
 
 
 def _round(span: float) -> float:
     """1, 2 or 5 times a power of ten, so that there are about six ticks."""
     power = 10.0 ** math.floor(math.log10(span / _TICKS))
-    return next(power * one for one in (1.0, 2.0, 5.0, 10.0, 20.0) if span / (power * one) <= _TICKS)
+    return next(power * factor for factor in (1.0, 2.0, 5.0, 10.0, 20.0) if span / (power * factor) <= _TICKS)
 
 
 def _powers(low: float, high: float) -> list[float]:

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from ares.check.replay.trace import Trace
 from ares.sim.report.figures import Figures, figures
-from ares.sim.study.parts import cut
-from ares.sim.study.runs import Progress, StudyRunner, Task
+from ares.sim.study.runs import Progress, StudyRunner, Task, cut
 from ares.sim.study.whatif import WhatIf, failures_of
 from ares.sim.traces.engine import Estimates, EventOrder, ReplayOptions
 from ares.sim.traces.formats import read
@@ -81,7 +80,7 @@ def study(
     """Every policy as it is, then the same with what the question changes; without `baseline` only the latter."""
     asked = bool(what_if.words(trace))
     traces = (trace, what_if.trace(trace)) if asked else (trace,)
-    options = [world.options(one) for one in traces]
+    options = [world.options(trace) for trace in traces]
     tasks: list[Task] = []
     for policy in policies:
         if baseline or not asked:
@@ -95,15 +94,15 @@ def run(asked: Study, workers: int, progress: Progress | None = None) -> Done:
     """On as many cores as there are replays, at most `workers`."""
     with StudyRunner(asked.traces, min(workers, len(asked.tasks)), len(asked.tasks)) as runner:
         ran = runner.replays(asked.tasks, progress)
-    outcomes = tuple(one.outcome for one in ran)
-    return Done(outcomes, figures(outcomes, [one.judged for one in ran]))
+    outcomes = tuple(replay.outcome for replay in ran)
+    return Done(outcomes, figures(outcomes, [replay.judged for replay in ran]))
 
 
 def renamed(policies: Sequence[ReplayPolicy]) -> list[ReplayPolicy]:
     """Two files of one name are told apart by a number."""
     seen: dict[str, int] = {}
     found: list[ReplayPolicy] = []
-    for one in policies:
-        seen[one.name] = seen.get(one.name, 0) + 1
-        found.append(one if seen[one.name] == 1 else replace(one, name=f"{one.name} ({seen[one.name]})"))
+    for policy in policies:
+        seen[policy.name] = seen.get(policy.name, 0) + 1
+        found.append(policy if seen[policy.name] == 1 else replace(policy, name=f"{policy.name} ({seen[policy.name]})"))
     return found

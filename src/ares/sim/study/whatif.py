@@ -58,9 +58,9 @@ def shared(policy: ReplayPolicy) -> Profile:
     order = profile.order
     if policy.oracle:
         raise DoesNotGo(f"{policy.name} is an oracle, which knows no shares")
-    if any(one.name == FAIR_SHARE and one.weight for one in order.primary):
+    if any(factor.name == FAIR_SHARE and factor.weight for factor in order.primary):
         return profile
-    names = [one.name for one in (*order.primary, *order.secondary) if one.name in BY_RUN_TIME]
+    names = [factor.name for factor in (*order.primary, *order.secondary) if factor.name in BY_RUN_TIME]
     if names:
         raise DoesNotGo(f"{policy.name} orders jobs by {names[0]}, which does not go with fair share")
     by_share = (Weight(name=FAIR_SHARE, weight=1.0),)

@@ -1,16 +1,18 @@
 """The records of a replay: the history of every job, its placements, and the use of the cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
 
 from ares.check.replay.trace import Trace
-from ares.core.capacity.node_table import NodeTable
+from ares.core.ask import asks_of
+from ares.core.capacity.node_slice import Typical
+from ares.core.capacity.node_table import Ints, NodeTable
+from ares.core.capacity.typical import Typicals
 from ares.model.job import JobSpec
 from ares.model.node import NodeInfo
 from ares.model.state import TERMINAL, JobState, Placement
-from ares.sim.traces.fragmentation import common_shapes, fragmentation
 from ares.sim.traces.outcome import Floats, Intervals, JobColumns, Series
 
 # Moments kept of the series. With twice as many, every second one is dropped.
@@ -154,10 +156,51 @@ class ReplayBooks:
 
 def _spent(states: Sequence[JobState | None], what: Literal["energy_j", "cost"]) -> Floats:
     """Energy or cost of all attempts, from the records."""
-    return np.array([0.0 if one is None else sum(getattr(part, what) for part in one.spent) for one in states])
+    return np.array([0.0 if state is None else sum(getattr(part, what) for part in state.spent) for state in states])
 
 
 def size(spec: JobSpec) -> tuple[int, int, int]:
     """Thousandths of CPUs and GPUs of all ranks together, and how many ranks that is."""
     ranks, wants = (1 if spec.gang is None else spec.gang.ranks), spec.resources
     return ranks * wants.cpu_milli, ranks * wants.gpus * wants.gpu_milli, ranks
+
+
+# ---- how much of the idle GPU is of no use to the jobs that are common in a trace
+
+
+# Shapes beyond this share of all jobs are too rare to matter.
+_COMMON = 0.95
+_SHAPES_MAX = 16
+
+
+def common_shapes(specs: Iterable[JobSpec]) -> tuple[Typical, ...]:
+    """The most frequent shapes with GPUs, as the scheduler counts them, until they make up nearly all jobs."""
+    counts = Typicals()
+    for spec in specs:
+        counts.count(asks_of(spec, "")[0])
+    found: list[Typical] = []
+    for shape in sorted(counts.top(), key=lambda common: -common.share)[:_SHAPES_MAX]:
+        found.append(shape)
+        if sum(common.share for common in found) >= _COMMON:
+            break
+    total = sum(common.share for common in found)
+    return tuple(shape._replace(share=shape.share / total) for shape in found)
+
+
+def fragmentation(table: NodeTable, shapes: tuple[Typical, ...]) -> float:
+    """The share of idle GPU that is useless to a common job, by how common it is: all that is idle on a node that
+    cannot take it, and pieces too small for it on one that can."""
+    left: Ints = np.where(table.healthy[:, None], np.maximum(table.gpu_left, 0), 0)
+    idle = left.sum(axis=1)
+    total = int(idle.sum())
+    if not total or not shapes:
+        return 0.0
+    useless = 0.0
+    for shape in shapes:
+        enough = left >= shape.gpu_milli
+        takes = (enough.sum(axis=1) >= shape.gpus) & (table.cpu_free >= shape.cpu_milli)
+        if shape.gpu_model is not None or shape.gpu_memory_mib:
+            takes &= table.answer_masks(shape.gpu_model, shape.gpu_memory_mib) != 0
+        pieces: Ints = np.where(enough, 0, left).sum(axis=1)
+        useless += shape.share * int(np.where(takes, pieces, idle).sum())
+    return useless / total

@@ -98,10 +98,10 @@ class _Replay:
 
     def _fail_at(self, failures: Iterable[NodeFailure]) -> None:
         rows = {node.name: at for at, node in enumerate(self._trace.nodes)}
-        for one in failures:
-            if one.node not in rows:
-                raise ValueError(f"a failure names node {one.node!r}, which is not in the trace {self._trace.name}")
-            heapq.heappush(self._world.events, (one.at, DOWN, rows[one.node], one.lasts_s))
+        for failure in failures:
+            if failure.node not in rows:
+                raise ValueError(f"a failure names node {failure.node!r}, which is not in the trace {self._trace.name}")
+            heapq.heappush(self._world.events, (failure.at, DOWN, rows[failure.node], failure.lasts_s))
 
     def run(self) -> Outcome:
         began = time.perf_counter()
@@ -243,7 +243,7 @@ class _Replay:
     def _is_due(self) -> bool:
         """Whether a job was promised a start by now. If not, the promises have changed since."""
         now = self._world.now
-        if any(one.start <= now for one in self._world.cluster.promises.values()):
+        if any(promise.start <= now for promise in self._world.cluster.promises.values()):
             return True
         self._expect_due()
         return False
@@ -253,7 +253,9 @@ class _Replay:
         if not self._decides_when_due:
             return
         now = self._world.now
-        due_at = min((one.start for one in self._world.cluster.promises.values() if one.start > now), default=_NEVER)
+        due_at = min(
+            (promise.start for promise in self._world.cluster.promises.values() if promise.start > now), default=_NEVER
+        )
         if due_at < _NEVER and due_at != self._due_at:
             self._due_at = due_at
             heapq.heappush(self._world.events, (due_at, DUE, 0, 0.0))
@@ -272,7 +274,8 @@ class _Replay:
 
     def _cycle(self) -> Plan:
         world = self._world
-        plan = cycle(world.cluster, self._profile, world.now, tells=False)
+        world.cluster.advance(world.now)
+        plan = cycle(world.cluster, world.now, tells=False)
         self._cycles += 1
         started = world.apply(plan)
         world.cluster.promise(plan.promises, more=plan.more)
@@ -293,7 +296,7 @@ class _Replay:
                 down=tuple(since.down),
                 up=tuple(since.up),
                 started=tuple(started),
-                promises=tuple(_promised(one) for one in promises),
+                promises=tuple(_promised(promise) for promise in promises),
                 resized=tuple(world.resized),
                 more=more,
                 corrected=tuple(world.corrected),
@@ -345,8 +348,8 @@ class _Replay:
         return [words for words, count in said.items() if count]
 
 
-def _promised(one: Promise) -> Promised:
-    return Promised(job=int(one.job), start=one.start, until=one.until, placements=one.placements)
+def _promised(promise: Promise) -> Promised:
+    return Promised(job=int(promise.job), start=promise.start, until=promise.until, placements=promise.placements)
 
 
 def _profile(profile: Profile, estimates: Estimates) -> Profile:

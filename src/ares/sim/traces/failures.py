@@ -29,4 +29,4 @@ def drawn(
             lasts_s = chance.expovariate(1 / mttr_s)
             found.append(NodeFailure(at=at, node=name, lasts_s=lasts_s))
             at += lasts_s + chance.expovariate(1 / mtbf_s)
-    return tuple(sorted(found, key=lambda one: (one.at, one.node)))
+    return tuple(sorted(found, key=lambda failure: (failure.at, failure.node)))

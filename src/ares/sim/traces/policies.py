@@ -16,7 +16,6 @@ _PLACEMENTS = 100_000
 _FIFO = OrderPolicy(primary=(Weight(name="fifo", weight=1.0),))
 _WAITS = ("claim", "allocate")
 _FILLS = ("claim", "allocate", "backfill")
-_PACED = ("claim", "pace", "allocate", "backfill")
 
 
 class UnknownPolicy(ValueError):

@@ -29,8 +29,8 @@ class StartsWatch:
 
     def __call__(self, cluster: Cluster, decision: CycleDecisions) -> None:
         now = decision.time
-        for one in decision.started:
-            self._etas.started(_id(one.job), now)
+        for started in decision.started:
+            self._etas.started(_id(started.job), now)
         waiting = [name for job in decision.submitted if cluster.waiting.class_of(name := _id(job)) is not None]
         if not waiting:
             return

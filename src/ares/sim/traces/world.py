@@ -91,10 +91,10 @@ class ReplayWorld:
 
     def submit(self, job: int) -> bool:
         """Whether the job got into the queue. A job that can never run here is refused, as by admission."""
-        one, spec = self.trace.jobs[job], self.specs[job]
+        traced, spec = self.trace.jobs[job], self.specs[job]
         stepped = begin(
-            id=f"{job:08d}", tenant=one.tenant, spec=spec, name=spec.name, submitted_by=one.user or one.tenant,
-            context=Context(now=one.submit, jitter=0.0),
+            id=f"{job:08d}", tenant=traced.tenant, spec=spec, name=spec.name, submitted_by=traced.user or traced.tenant,
+            context=Context(now=traced.submit, jitter=0.0),
         )  # fmt: skip
         state = stepped.state
         follow(self.cluster, None, state, spec, self.now)
@@ -116,15 +116,17 @@ class ReplayWorld:
 
     def fits(self, job: int) -> bool:
         """Whether there is room for it now."""
-        one = self._class_of(f"{job:08d}")
+        job_class = self._class_of(f"{job:08d}")
         cpu, memory, _ = self.cluster.most_free()
-        if all(ask.qos == "guaranteed" and (ask.cpu_milli > cpu or ask.memory_mib > memory) for ask in one.key.asks):
+        if all(
+            ask.qos == "guaranteed" and (ask.cpu_milli > cpu or ask.memory_mib > memory) for ask in job_class.key.asks
+        ):
             return False
-        return self._has_room(self.cluster, one)
+        return self._has_room(self.cluster, job_class)
 
-    def _has_room(self, cluster: Cluster, one: JobClass) -> bool:
+    def _has_room(self, cluster: Cluster, job_class: JobClass) -> bool:
         with Trial.what_if(cluster, self.now) as trial:
-            return any(trial.place(ask) is not None for ask in one.key.asks)
+            return any(trial.place(ask) is not None for ask in job_class.key.asks)
 
     def _class_of(self, job_id: str) -> JobClass:
         found = self.cluster.waiting.class_of(job_id)
@@ -135,15 +137,15 @@ class ReplayWorld:
 
     def apply(self, plan: Plan) -> list[AttemptStart]:
         """As the scheduling service does, in the same order."""
-        started = [self._start(one) for one in plan.placed]
+        started = [self._start(placed) for placed in plan.placed]
         for job in plan.unheld:
             self._change(int(job), Nominate(hold=(), evicting=(), reason=_UNHELD))
         shrunk = {job for eviction in plan.evictions for job in eviction.shrunk}
-        for one in plan.resized:
-            if one.job not in shrunk:
-                self._resize(one)
+        for resized in plan.resized:
+            if resized.job not in shrunk:
+                self._resize(resized)
         for eviction in plan.evictions:
-            self._evict(eviction, [one for one in plan.resized if one.job in eviction.shrunk])
+            self._evict(eviction, [resized for resized in plan.resized if resized.job in eviction.shrunk])
         return started
 
     def _start(self, placed: Placed) -> AttemptStart:
@@ -176,9 +178,9 @@ class ReplayWorld:
 
     def _run(self, job: int, state: JobState) -> None:
         """It runs from now on, with the ranks it has: when it will end by itself, and when it was thought to."""
-        one, now, spec = self.trace.jobs[job], self.now, self.specs[job]
+        traced, now, spec = self.trace.jobs[job], self.now, self.specs[job]
         if not self._resumed[job]:
-            self._left_s[job] = self.true_run(one, state.placements)
+            self._left_s[job] = self.true_run(traced, state.placements)
             self.books.saved_s[job] = 0.0
         gang = spec.gang
         self._since[job] = now
@@ -215,18 +217,18 @@ class ReplayWorld:
                 self._expect(job, self._since[job] + self._left_s[job] / self._rate[job])
 
     def _rates_of(self, places: tuple[Placement, ...]) -> tuple[Rate, ...]:
-        key = tuple((one.node, one.cpu_milli, one.memory_mib, one.gpus, one.gpu_milli) for one in places)
+        key = tuple((place.node, place.cpu_milli, place.memory_mib, place.gpus, place.gpu_milli) for place in places)
         found = self._rates.get(key)
         if found is None:
             found = self._rates[key] = rates_of(self._records, self.cluster.profile, places)
         return found
 
-    def true_run(self, one: TraceJob, places: Iterable[Placement]) -> float:
+    def true_run(self, traced: TraceJob, places: Iterable[Placement]) -> float:
         """The true run time on these placements, by the slowest rank."""
-        if not one.runs_s:
-            return one.run_s
+        if not traced.runs_s:
+            return traced.run_s
         models = {self._records[place.node].info.gpus[place.gpus[0]].model for place in places if place.gpus}
-        return max((one.runs_s.get(model, one.run_s) for model in models), default=one.run_s)
+        return max((traced.runs_s.get(model, traced.run_s) for model in models), default=traced.run_s)
 
     # ---- ends
 
@@ -242,9 +244,9 @@ class ReplayWorld:
 
     def end(self, job: int) -> None:
         """It ended by itself, with its own result, or at its time limit."""
-        one, spec, before = self.trace.jobs[job], self.specs[job], self._state(job)
+        traced, spec, before = self.trace.jobs[job], self.specs[job], self._state(job)
         done = self.now - self._since[job]
-        code, limit = one.fails, spec.time_limit_s
+        code, limit = traced.fails, spec.time_limit_s
         if limit is not None and self._left_s[job] / self._rate[job] > done + _ROUNDING_S:
             self.cut += 1
             how = ExitInfo(failure="time-limit")
@@ -288,8 +290,8 @@ class ReplayWorld:
             hold=eviction.hold, evicting=evicting, reason=eviction.reason, alternative=eviction.alternative
         )
         self._change(int(eviction.job), nominate)
-        for one in shrinks:
-            self._resize(one)
+        for resized in shrinks:
+            self._resize(resized)
         for victim in eviction.victims:
             self._preempt(int(victim), f"job {eviction.job}", eviction.reason)
 
@@ -310,12 +312,12 @@ class ReplayWorld:
         self._left_s[job] -= (self.now - self._since[job]) * self._rate[job]
         self._gone(job, before, state)
 
-    def _resize(self, one: Resized) -> None:
+    def _resize(self, resized: Resized) -> None:
         """Ranks that are let go are gone at once, new ones run at once."""
-        job, context = int(one.job), Context(now=self.now, jitter=0.0)
+        job, context = int(resized.job), Context(now=self.now, jitter=0.0)
         spec, before = self.specs[job], self._state(job)
-        rates = self._rates_of(one.placements)
-        what = RanksResized(fence=before.fence, placements=one.placements, reason=one.reason, rates=rates)
+        rates = self._rates_of(resized.placements)
+        what = RanksResized(fence=before.fence, placements=resized.placements, reason=resized.reason, rates=rates)
         state = self._stepped(spec, before, what, context)
         if state.leaving:
             state = self._stepped(spec, state, Release(fence=state.fence), context)

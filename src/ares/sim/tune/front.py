@@ -26,8 +26,8 @@ class Aim(NamedTuple):
 
 
 AIMS = {
-    one.name: one
-    for one in (
+    aim.name: aim
+    for aim in (
         Aim("slowdown", "bounded_slowdown", "low"),
         Aim("wait", "mean_wait_s", "low"),
         Aim("jct", "mean_jct_s", "low"),
@@ -49,15 +49,15 @@ def aims(names: Sequence[str], base: Summary) -> tuple[Aim, ...]:
     usual = (*_ALWAYS, *(name for name in _IF_ANY if getattr(base, AIMS[name].field)))
     found = (AIMS[name] for name in dict.fromkeys(names or usual))
     return tuple(
-        one._replace(field="cpu_utilisation") if one.name == "utilisation" and not base.gpu_utilisation else one
-        for one in found
+        aim._replace(field="cpu_utilisation") if aim.name == "utilisation" and not base.gpu_utilisation else aim
+        for aim in found
     )
 
 
 def costs(goals: Sequence[Aim], summaries: Sequence[Summary]) -> Costs:
     """A row per summary, a column per aim. A run that leaves more jobs unfinished than another is ranked last."""
-    table = np.array([[aim.cost(one) for aim in goals] for one in summaries], dtype=np.float64)
-    unfinished = np.array([one.unfinished for one in summaries])
+    table = np.array([[aim.cost(summary) for aim in goals] for summary in summaries], dtype=np.float64)
+    unfinished = np.array([summary.unfinished for summary in summaries])
     table[unfinished > unfinished.min()] = np.inf
     return table
 

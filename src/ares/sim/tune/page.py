@@ -1,8 +1,10 @@
-"""What tuning found, for people: lines for a terminal, and an HTML page."""
+"""What tuning found: lines for a terminal, an HTML page, and as programs get it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from ares.sim.report import charts, metrics, svg
+from ares.sim.report.figures import plain
 from ares.sim.report.metrics import ComparedMetric
 from ares.sim.report.page import cell, page, section, table
 from ares.sim.report.report import comparison
@@ -12,7 +14,7 @@ from ares.sim.tune.front import Aim
 from ares.sim.tune.search import TuneTrial
 from ares.sim.tune.tune import Tuned
 
-_METRICS = {one.field: one for one in metrics.METRICS}
+_METRICS = {metric.field: metric for metric in metrics.METRICS}
 _UNITS: dict[str, Unit] = {"seconds": "seconds", "share": "share"}
 # Kinds of points: their colours, and which lie on top.
 _TUNED, _BASE, _FRONT, _BEATEN = 0, 1, 2, 6
@@ -52,7 +54,7 @@ def front_header(tuned: Tuned) -> list[str]:
 def front_rows(tuned: Tuned) -> list[list[str]]:
     """The base and the chosen one first."""
     rows: list[list[str]] = []
-    for at in sorted({0, tuned.chosen, *tuned.front}, key=lambda one: (one != 0, one != tuned.chosen, one)):
+    for at in sorted({0, tuned.chosen, *tuned.front}, key=lambda number: (number != 0, number != tuned.chosen, number)):
         trial = tuned.found.trials[at]
         cells = [_words(aim, found) for aim in tuned.aims for found in (trial.summary, tuned.held[at])]
         rows.append([_name(tuned, at), *cells, _said(trial)])
@@ -68,7 +70,7 @@ def _words(aim: Aim, found: Summary) -> str:
 
 
 def _name(tuned: Tuned, at: int) -> str:
-    names = [name for name, one in (("base", 0), ("tuned", tuned.chosen)) if at == one]
+    names = [name for name, number in (("base", 0), ("tuned", tuned.chosen)) if at == number]
     return " = ".join(names) or f"trial {at}"
 
 
@@ -87,7 +89,7 @@ def report(tuned: Tuned) -> str:
         section("What was changed", _changes(tuned)),
         section("The Pareto front", table(front_header(tuned), _marked(front_rows(tuned))), note=_FRONT_NOTE),
         *_scatters(tuned),
-        section("Wait on held-out jobs", charts.cdf(runs, "wait", "seconds", lambda one: one.wait_s), names),
+        section("Wait on held-out jobs", charts.cdf(runs, "wait", "seconds", lambda jobs: jobs.wait_s), names),
         section("Queue depth on held-out jobs", charts.queue(runs), names),
     ]
     return page(f"Tuning on {tuned.trace}", lead, parts)
@@ -120,7 +122,7 @@ def _scatters(tuned: Tuned) -> list[str]:
     pairs = [
         (tuned.aims[0], other)
         for other in tuned.aims[1:]
-        if len({_words(other, one.summary) for one in tuned.found.trials}) > 1
+        if len({_words(other, trial.summary) for trial in tuned.found.trials}) > 1
     ]
     return [
         section(
@@ -142,12 +144,12 @@ def _points(tuned: Tuned) -> str:
 def _scatter(tuned: Tuned, x: Aim, y: Aim) -> str:
     points = [
         (
-            float(getattr(one.summary, x.field)),
-            float(getattr(one.summary, y.field)),
+            float(getattr(trial.summary, x.field)),
+            float(getattr(trial.summary, y.field)),
             _kind(tuned, at),
             _title(tuned, at, x, y),
         )
-        for at, one in enumerate(tuned.found.trials)
+        for at, trial in enumerate(tuned.found.trials)
     ]
     across, up = _METRICS[x.field], _METRICS[y.field]
     return charts.scatter(points, _axis(across), _axis(up), (_unit(across), _unit(up)))
@@ -171,3 +173,35 @@ def _axis(metric: ComparedMetric) -> str:
 
 def _unit(metric: ComparedMetric) -> Unit:
     return _UNITS.get(metric.kind, "number")
+
+
+# ---- for programs
+
+
+SCHEMA = "ares.tuning/1"
+
+
+def figures(tuned: Tuned) -> dict[str, Any]:
+    """Of the front: settings and figures on training and held-out jobs. `heldOut` is of base and tuned, in full."""
+    trials = tuned.found.trials
+    front = [
+        {"settings": trials[at].settings, "training": plain(trials[at].summary), "heldOut": plain(tuned.held[at])}
+        for at in tuned.front
+    ]
+    return {
+        "schema": SCHEMA,
+        "trace": tuned.trace,
+        "seed": tuned.seed,
+        "objectives": [aim.name for aim in tuned.aims],
+        "trainingJobs": len(tuned.split.train.jobs),
+        "heldOutJobs": len(tuned.split.held.jobs),
+        "splitAtS": tuned.split.at,
+        "tried": tuned.found.tried,
+        "completed": len(trials),
+        "helps": tuned.helps,
+        "gainPercent": tuned.gain * 100,
+        "settings": tuned.settings,
+        "training": [plain(trials[at].summary) for at in (0, tuned.chosen)],
+        "heldOut": plain(tuned.figures),
+        "front": front,
+    }

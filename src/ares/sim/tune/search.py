@@ -52,11 +52,11 @@ def search(
     while tried < trials:
         # Enough at a time for all cores, few enough that later ones learn from earlier ones.
         count = min(_BROOD, trials - tried)
-        parents = best(costs(aims, [one.summary for one in found]), _BROOD)
+        parents = best(costs(aims, [trial.summary for trial in found]), _BROOD)
         points = _children(chance, [found[at].point for at in parents], count)
         found += _tried(space, points, found, evaluate)
         tried += count
-    table = costs(aims, [one.summary for one in found])
+    table = costs(aims, [trial.summary for trial in found])
     return SearchResult(tuple(found), tuple(np.flatnonzero(~beaten(table)).tolist()), tried)
 
 
@@ -68,7 +68,7 @@ def _drawn(space: Space, chance: np.random.Generator, count: int) -> list[Point]
 
 def _promising(space: Space, aims: Sequence[Aim], evaluate: Evaluate, drawn: Sequence[Point]) -> list[Point]:
     """Those that do best on a short part."""
-    summaries = evaluate([space.settings(one) for one in drawn], _SHORT)
+    summaries = evaluate([space.settings(point) for point in drawn], _SHORT)
     kept = best(costs(aims, summaries), max(round(len(drawn) * _KEEP), 1))
     return [drawn[at] for at in sorted(kept)]
 
@@ -77,20 +77,20 @@ def _tried(space: Space, points: Sequence[Point], known: Sequence[TuneTrial], ev
     """Only what was not tried before: several points may stand for the same settings."""
     all_of_them = ((space.settings(point), point) for point in points)
     fresh = {_key(settings): (settings, point) for settings, point in all_of_them}
-    for one in known:
-        fresh.pop(_key(one.settings), None)
+    for trial in known:
+        fresh.pop(_key(trial.settings), None)
     if not fresh:
         return []
     summaries = evaluate([settings for settings, _ in fresh.values()], 1.0)
-    return [TuneTrial(settings, one, at) for (settings, at), one in zip(fresh.values(), summaries, strict=True)]
+    return [TuneTrial(settings, summary, at) for (settings, at), summary in zip(fresh.values(), summaries, strict=True)]
 
 
 def _children(chance: np.random.Generator, parents: Sequence[Point], count: int) -> list[Point]:
     """Each has two parents, by chance the same, and a few places moved."""
     made: list[Point] = []
     for _ in range(count):
-        one, other = (parents[int(chance.integers(len(parents)))] for _ in range(2))
-        child = np.where(chance.random(len(one)) < 0.5, one, other)
+        parent, other = (parents[int(chance.integers(len(parents)))] for _ in range(2))
+        child = np.where(chance.random(len(parent)) < 0.5, parent, other)
         moved = chance.random(len(child)) < _CHANGE
         # At least one, or it would be a copy.
         moved[int(chance.integers(len(child)))] = True

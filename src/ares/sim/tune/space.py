@@ -62,11 +62,13 @@ class Space(NamedTuple):
     def start(self) -> Point:
         """Where the base profile lies."""
         known = _known(self.base)
-        return np.array([one.part(known.get(one.key, one.low)) for one in self.parameters])
+        return np.array([parameter.part(known.get(parameter.key, parameter.low)) for parameter in self.parameters])
 
     def settings(self, point: Point) -> dict[str, str]:
         """Only what differs from the base profile, and only what has an effect."""
-        raw = {one.key: one.value(float(part)) for one, part in zip(self.parameters, point, strict=True)}
+        raw = {
+            parameter.key: parameter.value(float(part)) for parameter, part in zip(self.parameters, point, strict=True)
+        }
         # The strategy is a setting also where no action uses it.
         known = {**_known(self.base), "backfill.strategy": self.base.backfill.strategy}
         found = dict(_said(self.base, raw))
@@ -77,9 +79,9 @@ def space(base: Profile, *, nodes: int) -> Space:
     """On one node there is nothing to choose between."""
     parameters: list[Parameter] = []
     if nodes > 1:
-        parameters += [Parameter(f"weight.{one.name}", "weight", 1.0, 300.0) for one in base.scorers]
+        parameters += [Parameter(f"weight.{scorer.name}", "weight", 1.0, 300.0) for scorer in base.scorers]
     parameters.append(Parameter("order", "choice", choices=_ORDERS))
-    parameters += [Parameter(f"order.primary.{one.name}", "weight", 10.0, 5000.0) for one in base.order.primary]
+    parameters += [Parameter(f"order.primary.{factor.name}", "weight", 10.0, 5000.0) for factor in base.order.primary]
     parameters += [
         Parameter("order.ageing_s", "log", 600.0, 7 * _DAY),
         Parameter("order.half_life_s", "log", 3600.0, 30 * _DAY),
@@ -110,15 +112,15 @@ def _order(base: Profile, raw: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if raw["order"] == "ranked":
         yield from ((key, value) for key, value in raw.items() if key.startswith("order."))
         return
-    names = [one.name for one in base.order.primary]
+    names = [factor.name for factor in base.order.primary]
     # An empty value takes a factor away.
     yield from ((f"order.primary.{name}", "") for name in names if name != raw["order"])
-    yield from ((f"order.secondary.{one.name}", "") for one in base.order.secondary)
+    yield from ((f"order.secondary.{factor.name}", "") for factor in base.order.secondary)
     yield f"order.primary.{raw['order']}", "1"
 
 
 def _actions(actions: Sequence[str], *, filling: bool) -> list[str]:
-    without = [one for one in actions if one != "backfill"]
+    without = [action for action in actions if action != "backfill"]
     if not filling:
         return without
     if "backfill" in actions:
@@ -131,10 +133,10 @@ def _actions(actions: Sequence[str], *, filling: bool) -> list[str]:
 def _known(base: Profile) -> dict[str, float | str]:
     """What the base profile says, by the keys of the parameters and of the settings they make."""
     order, filling = base.order, base.backfill
-    factors = [one.name for one in order.primary]
+    factors = [factor.name for factor in order.primary]
     return {
-        **{f"weight.{one.name}": one.weight for one in base.scorers},
-        **{f"order.primary.{one.name}": one.weight for one in order.primary},
+        **{f"weight.{scorer.name}": scorer.weight for scorer in base.scorers},
+        **{f"order.primary.{factor.name}": factor.weight for factor in order.primary},
         "order": factors[0] if len(factors) == 1 and factors[0] in _ORDERS else "ranked",
         "order.ageing_s": order.ageing_s,
         "order.half_life_s": order.half_life_s,

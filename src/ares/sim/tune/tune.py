@@ -1,13 +1,14 @@
 """Tuning: search on the first weeks, choose, and judge by the weeks after."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from ares.check.replay.trace import Trace
+from ares.check.replay.trace import Trace, TraceJob
 from ares.core.schedule.profiles import changed, wrong
 from ares.model.profile import Profile
 from ares.sim.report.figures import Figures, figures
@@ -20,7 +21,45 @@ from ares.sim.traces.summary import Summary
 from ares.sim.tune.front import Aim, aims, best, costs
 from ares.sim.tune.search import SearchResult, Settings, TuneTrial, search
 from ares.sim.tune.space import space
-from ares.sim.tune.split import Split, split
+
+WEEK_S = 7 * 86_400.0
+# From this many weeks on the cut lies between two of them: weeks have a rhythm.
+_WEEKS_MIN = 4
+
+
+class TooShort(ValueError):
+    """One of the two sides would be without jobs."""
+
+    fix = "take a longer part of the trace, or another --holdout"
+
+
+class Split(NamedTuple):
+    train: Trace
+    held: Trace
+    # When the jobs of the held-out part begin to come, in the time of the trace.
+    at: float
+
+
+def split(trace: Trace, holdout: float) -> Split:
+    """By time of submission: no job that comes after the cut is seen in training."""
+    jobs = trace.jobs
+    if len(jobs) < 2:
+        raise TooShort(f"{trace.name} has {len(jobs)} jobs: tuning needs some to learn from and others to be judged by")
+    first, last = jobs[0].submit, jobs[-1].submit
+    weeks = (last - first) / WEEK_S
+    at = first + (1.0 - holdout) * (last - first)
+    if weeks >= _WEEKS_MIN:
+        at = first + min(max(round(weeks * (1.0 - holdout)), 1), int(weeks)) * WEEK_S
+    before = tuple(job for job in jobs if job.submit < at)
+    after = tuple(job for job in jobs if job.submit >= at)
+    if not before or not after:
+        raise TooShort(f"of {len(jobs)} jobs {len(before)} come before the cut and {len(after)} after it")
+    return Split(_of(trace, before), _of(trace, after), at)
+
+
+def _of(trace: Trace, jobs: tuple[TraceJob, ...]) -> Trace:
+    return dataclasses.replace(trace, jobs=jobs)
+
 
 # The chosen profile may be worse than the base by this part in aims other than the first.
 TOLERANCE = 0.02
@@ -128,17 +167,17 @@ class _Bench:
         self._about = trials + trials // 5 + _FRONT_MAX // 2
 
     def trained(self, settings: Sequence[Settings], part: float) -> list[Summary]:
-        tasks = [self._task(_TRAIN, one, self._base.name, part) for one in settings]
+        tasks = [self._task(_TRAIN, changes, self._base.name, part) for changes in settings]
         return self._runner.summaries(tasks, self._counting())
 
     def held(self, settings: Sequence[Settings]) -> list[Summary]:
-        tasks = [self._task(_HELD, one, self._base.name) for one in settings]
+        tasks = [self._task(_HELD, changes, self._base.name) for changes in settings]
         return self._runner.summaries(tasks, self._counting())
 
     def compared(self, settings: Settings) -> list[Outcome]:
         """Base and tuned on held-out jobs, with all that a report draws."""
         tasks = [self._task(_HELD, {}, self._base.name), self._task(_HELD, settings, "tuned")]
-        return [one.outcome for one in self._runner.replays(tasks, self._counting())]
+        return [replay.outcome for replay in self._runner.replays(tasks, self._counting())]
 
     def _task(self, trace: int, settings: Settings, name: str, part: float = 1.0) -> Task:
         policy = replace(_with(self._base, settings), name=name)

@@ -12,11 +12,23 @@ import msgspec
 
 from ares.api.jobs import JobDetail
 from ares.check.invariants.history import Answered, Asked, Verb, digest_of
+from ares.control.flow.submission import AcceptedFlow, FlowRequest
 from ares.control.replica import Replica
 from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
-from ares.model.job import PRIORITIES, Gang, JobSpec, Preemption, Resources, RetryPolicy
+from ares.model.job import (
+    PRIORITIES,
+    Gang,
+    JobSpec,
+    Need,
+    NeedCondition,
+    NeedsTimeout,
+    Parent,
+    Preemption,
+    Resources,
+    RetryPolicy,
+)
 from ares.model.state import JobState
 from ares.ports.store import StoreError
 from ares.sim.world.clocks import Chance
@@ -28,6 +40,8 @@ from ares.sim.world.record import WorldRecorder
 T = TypeVar("T")
 
 TIMEOUT_S = 6.0
+# No call or transaction is under way for longer.
+_LATE_S = 20.0
 _SMALL = (
     Resources(cpu_milli=500, memory_mib=64),
     Resources(cpu_milli=1000, memory_mib=64),
@@ -126,7 +140,12 @@ class SimulatedPerson:
         planes: list[Plane],
         chance: Chance,
         runs_s: tuple[float, ...],
+        needs: Chance | None = None,
     ) -> None:
+        # Decides which jobs wait for others; None in worlds without such jobs.
+        self._needs = needs
+        self._flow_requests = 0
+        self._held: set[str] = set()
         self.name = name
         self._runs_s = runs_s
         self._who = Principal(token_id=f"token-{name}", tenant=tenant, role="submitter")
@@ -145,12 +164,19 @@ class SimulatedPerson:
         for _ in range(deeds):
             await asyncio.sleep(self._chance.after(2.5))
             await self._deed()
+            if self._needs is not None and self._needs(0.25):
+                await (self._flow(self._needs) if self._needs(0.5) or not self.jobs else self._hold(self.jobs[-1]))
         while self._pending:
             await self._submit(self._pending.pop(0))
             await asyncio.sleep(0.2)
         for job in self.jobs:
             await self._result(job)
             await self._outputs(job)
+        if self._held:
+            # A hold without an answer may have come later than its release.
+            await asyncio.sleep(_LATE_S)
+        for job in sorted(self._held):
+            await self._release(job)
         self.done = True
 
     async def _deed(self) -> None:
@@ -190,16 +216,61 @@ class SimulatedPerson:
             effects=chance.pick(("staged", "staged", "staged", "staged", "unsafe")),
             preemption=chance.pick((Preemption(), Preemption(checkpoint_signal="SIGUSR2", wait_s=2.0))),
         )
+        if self._needs is not None and self.jobs and self._needs(0.5):
+            spec = msgspec.structs.replace(spec, **self._waits(self._needs))
         return SubmitRequest(spec=spec, request_id=f"{self.name}-{self._requests}")
+
+    # ---- jobs that wait for jobs
+
+    def _waits(self, chance: Chance) -> dict[str, Any]:
+        """Needs on jobs of this person's own."""
+        parents = tuple(Parent(job=job) for job in chance.some(self.jobs, 3))
+        on = chance.pick(_CONDITIONS)
+        need = Need(of=parents, k=chance.pick((None, 1)), on=on) if chance(0.4) else Need(job=parents[0].job, on=on)
+        patience = NeedsTimeout(after_s=chance.between(5.0, 20.0), then=chance.pick(("fail", "skip", "run")))
+        return {
+            "needs": (need,), "on_impossible": chance.pick(("skip", "skip", "fail", "run")),
+            "needs_timeout": chance.pick((None, None, patience)),
+        }  # fmt: skip
+
+    async def _flow(self, chance: Chance) -> None:
+        """A small workflow, sent again until it is answered. What is done by hand to it is not recorded as a call."""
+        self._flow_requests += 1
+        env = {"RUNS_S": "0.5", "CODES": chance.pick(_CODES)}
+        job = JobSpec(command=("work",), env=env, resources=_SMALL[0], retry=_RETRY, grace_s=0.0)
+        jobs = {"a": job, "b": msgspec.structs.replace(job, needs=(Need(job="a", on=chance.pick(_CONDITIONS)),))}
+        jobs["c"] = msgspec.structs.replace(job, array="0-2", needs=(Need(job="a"),))
+        jobs["d"] = msgspec.structs.replace(job, array="0-1", needs=(Need(job="c", each=True), Need(job="b", on="end")))
+        jobs["last"] = msgspec.structs.replace(job, finally_=True)
+        request = FlowRequest(jobs=jobs, request_id=f"{self.name}-flow-{self._flow_requests}")
+        for _ in range(chance.pick((1, 5, 20))):
+            if not isinstance(await self.submit_flow(request), LostAnswer):
+                return
+            await asyncio.sleep(0.5)
+
+    async def submit_flow(self, request: FlowRequest) -> "AcceptedFlow | Refusal | LostAnswer":
+        answer = await self._call(lambda replica: replica.workflows.submit(self._who, request))
+        unknown = isinstance(answer, Refusal) and answer.code == "store-unavailable"
+        return LostAnswer() if unknown else answer
+
+    async def _hold(self, job: str) -> None:
+        self._held.add(job)
+        await self._call(lambda replica: replica.jobs.hold(self._who, job))
+        await asyncio.sleep(1.0)
+        await self._release(job)
+
+    async def _release(self, job: str) -> None:
+        while isinstance(await self._call(lambda replica: replica.jobs.release(self._who, job)), LostAnswer):
+            await asyncio.sleep(0.5)
 
     # ---- calls
 
     async def _submit(self, request: SubmitRequest) -> None:
-        one = await self.send(request)
-        if isinstance(one, LostAnswer):
+        answer = await self.send(request)
+        if isinstance(answer, LostAnswer):
             self._pending.append(request)
-        elif isinstance(one, AcceptedJob):
-            self.jobs.append(one.job)
+        elif isinstance(answer, AcceptedJob):
+            self.jobs.append(answer.job)
             if self._chance(0.1):
                 # The same id with another payload, which must not become a job.
                 other = msgspec.structs.replace(request.spec, name="another")
@@ -209,15 +280,15 @@ class SimulatedPerson:
         payload = hashlib.sha256(msgspec.json.encode(request.spec)).hexdigest()[:12]
         op = self._calls.asked(self.name, self._who.tenant, "submit", request=request.request_id or "", payload=payload)
         outcome = await self._call(lambda replica: replica.submit.submit(self._who, [request]))
-        one = outcome if isinstance(outcome, LostAnswer) else outcome[0]
-        if isinstance(one, AcceptedJob):
-            self._answer(op, "ok", job=one.job, replayed=one.replayed)
-        elif isinstance(one, Refusal) and one.code != "store-unavailable":
-            self._answer(op, "refused", code=one.code)
+        answer = outcome if isinstance(outcome, LostAnswer) else outcome[0]
+        if isinstance(answer, AcceptedJob):
+            self._answer(op, "ok", job=answer.job, replayed=answer.replayed)
+        elif isinstance(answer, Refusal) and answer.code != "store-unavailable":
+            self._answer(op, "refused", code=answer.code)
         else:
             self._answer(op, "unknown")
             return LostAnswer()
-        return one
+        return answer
 
     async def look(self, job: str) -> None:
         op = self._calls.asked(self.name, self._who.tenant, "get", job=job)
@@ -302,3 +373,4 @@ def _shown(state: JobState) -> dict[str, Any]:
 
 
 _CODES = ("0", "0", "0", "1 0", "1 1 0", "1")
+_CONDITIONS: tuple[NeedCondition, ...] = ("success", "success", "failure", "end", "start")

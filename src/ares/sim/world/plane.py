@@ -1,23 +1,32 @@
-"""A replica of the control plane as a process of the simulated world: the real services, which crash and freeze."""
+"""A replica of the control plane as a process of the simulated world: the real services, which crash and freeze, and
+its planner, which by the seed answers late, dies, hangs, or repeats an old plan."""
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
+
+import msgspec
 
 from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.telemetry.null import NullTelemetry
 from ares.check.invariants.history import Fault, Frozen, Woken
 from ares.control.execution.sessions import Sessions
-from ares.control.replica import Ports, Replica, ReplicaTerms
+from ares.control.planner.messages import PlannerAnswer
+from ares.control.planner.mirror import Mirror
+from ares.control.replica import Replica
+from ares.control.replica_terms import Ports, ReplicaTerms
 from ares.model.link import StoreLock
 from ares.ports.blobs import Blobs
+from ares.ports.clock import Clock
+from ares.ports.planning import Handler
 from ares.ports.store import StoreError
 from ares.sim.world.clocks import Chance, SimClock
-from ares.sim.world.logs import SimLogs
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Listener, Network
-from ares.sim.world.planner import Moods
 from ares.sim.world.record import WorldRecorder
+from ares.sim.world.storage import SimLogs
 from ares.sim.world.store import RecordedStore, StoreWire, Weather
 
 
@@ -147,3 +156,49 @@ async def _until_told_the_time(replica: Replica, clock: SimClock) -> None:
             return
         except StoreError:
             await clock.sleep(0.05)
+
+
+_EARLIER_MAX = 16
+
+
+class Moods:
+    """The faults of one replica's planners: none until a swarm sets them, and none after healing."""
+
+    def __init__(self, clock: Clock, chance: Chance) -> None:
+        self._clock = clock
+        self._chance = chance
+        self.calm = True
+
+    def make(self) -> Handler:
+        """A new planner: it knows nothing."""
+        return _Wayward(Mirror(self._clock.monotonic).handle, self).answer
+
+    def lag_s(self) -> float:
+        """How late the next answer is; infinite when the planner hangs, below zero when it dies."""
+        if self.calm or self._chance(0.7):
+            return 0.0
+        return self._chance.pick((self._chance.between(0.05, 3.0), self._chance.between(0.05, 3.0), -1.0, inf))
+
+    def instead(self, earlier: Sequence[bytes]) -> bytes | None:
+        """Now and then one of the earlier answers: an old plan."""
+        return self._chance.pick(earlier) if earlier and not self.calm and self._chance(0.3) else None
+
+
+class _Wayward:
+    """A planner that now and then repeats an earlier answer."""
+
+    def __init__(self, handler: Handler, moods: Moods) -> None:
+        self._handler = handler
+        self._moods = moods
+        # Answers with placements.
+        self._earlier: deque[bytes] = deque(maxlen=_EARLIER_MAX)
+
+    def answer(self, frame: bytes) -> bytes:
+        answer = self._handler(frame)
+        plan = msgspec.msgpack.decode(answer, type=PlannerAnswer).plan
+        if plan is None:
+            return answer
+        instead = self._moods.instead(self._earlier)
+        if plan.placed:
+            self._earlier.append(answer)
+        return instead or answer

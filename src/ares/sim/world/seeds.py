@@ -130,10 +130,12 @@ def _listen(started: Sequence["subprocess.Popen[bytes]"], until_broken: bool) ->
 
 def summarize(outcomes: Sequence[JudgedSeed]) -> SeedSummary:
     counts: Counter[str] = Counter()
-    for one in outcomes:
-        counts.update(one.counts)
-    broken = sorted((one for one in outcomes if not one.clean), key=lambda one: one.seed)
-    return SeedSummary(len(outcomes), sum(one.cpu_s for one in outcomes), dict(counts), tuple(broken[:_SHOWN_MAX]))
+    for judged in outcomes:
+        counts.update(judged.counts)
+    broken = sorted((judged for judged in outcomes if not judged.clean), key=lambda judged: judged.seed)
+    return SeedSummary(
+        len(outcomes), sum(judged.cpu_s for judged in outcomes), dict(counts), tuple(broken[:_SHOWN_MAX])
+    )
 
 
 def figures(found: SeedSummary) -> dict[str, Any]:
@@ -143,7 +145,7 @@ def figures(found: SeedSummary) -> dict[str, Any]:
         "cpuS": round(found.cpu_s, 3),
         "perCpuMinute": round(found.per_cpu_minute, 1),
         "counts": found.counts,
-        "broken": [outcome(one) for one in found.broken],
+        "broken": [outcome(judged) for judged in found.broken],
     }
 
 

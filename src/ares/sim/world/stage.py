@@ -107,7 +107,7 @@ def node_of(world: SimulatedWorld, job: str) -> SimulatedNode:
 
 def stream_of(world: SimulatedWorld, node: SimulatedNode) -> Stream:
     """The newest stream of the node."""
-    return next(one for one in reversed(world.network.streams) if one.up.near == f"node {node.name}")
+    return next(stream for stream in reversed(world.network.streams) if stream.up.near == f"node {node.name}")
 
 
 def plane_of(world: SimulatedWorld, name: str) -> Plane:
@@ -161,7 +161,7 @@ def ends(event: Event) -> bool:
 def writes(kind: str, text: str = "") -> Callable[[Event], bool]:
     def point(event: Event) -> bool:
         return isinstance(event, Commit) and any(
-            one.key.startswith(kind) and text in (one.value or "") for one in event.writes
+            write.key.startswith(kind) and text in (write.value or "") for write in event.writes
         )
 
     return point
@@ -209,7 +209,7 @@ def noting_starts(stream: Stream, starts: list[tuple[Stream, ServerFrame]]) -> C
     send = stream.down.send
 
     def noted(frame: Any) -> None:
-        if isinstance(frame, ServerFrame) and any(isinstance(one, Start) for one in frame.messages):
+        if isinstance(frame, ServerFrame) and any(isinstance(message, Start) for message in frame.messages):
             starts.append((stream, frame))
         send(frame)
 

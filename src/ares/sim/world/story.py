@@ -30,7 +30,7 @@ _TOLD = {"/events/", "/leader/", "/nodes/", "/results/", "/arrays/", "/profiles/
 
 def story(events: Iterable[Event], violations: Iterable[Violation] = ()) -> Iterator[str]:
     """Lines. Renewals of leases and repeated effects are left out."""
-    broken = sorted(violations, key=lambda one: one.t)
+    broken = sorted(violations, key=lambda violation: violation.t)
     shown: set[tuple[str, str, int]] = set()
     for event in events:
         while broken and broken[0].t < event.t:
@@ -42,13 +42,13 @@ def story(events: Iterable[Event], violations: Iterable[Violation] = ()) -> Iter
             shown.add(key)
         for text in _TELLERS[type(event)](event):
             yield f"{event.t:10.3f}  {text}"
-    for one in broken:
-        yield _broken(one)
+    for violation in broken:
+        yield _broken(violation)
 
 
-def _broken(one: Violation) -> str:
-    at = f" at revision {one.revision}" if one.revision else ""
-    return f"{one.t:10.3f}  !!! {one.rule}{at}: {one.job}: {one.what}"
+def _broken(violation: Violation) -> str:
+    at = f" at revision {violation.revision}" if violation.revision else ""
+    return f"{violation.t:10.3f}  !!! {violation.rule}{at}: {violation.job}: {violation.what}"
 
 
 # ---- one function for each kind of event

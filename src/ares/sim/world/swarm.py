@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ares.check.invariants.history import Fault, Healed, Woken
-from ares.sim.world.blobs import SimBlobs
 from ares.sim.world.clocks import Chance
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Network
 from ares.sim.world.node import SimulatedNode
 from ares.sim.world.plane import Plane
 from ares.sim.world.record import WorldRecorder
+from ares.sim.world.storage import SimBlobs
 from ares.sim.world.store import Backup, RecordedStore, Weather
 
 FAMILIES = (
@@ -342,10 +342,10 @@ class SwarmNemesis:
     # ---- time
 
     def _wall_clock(self) -> None:
-        one = self._chance.pick([*self._planes, *self._nodes])
+        machine = self._chance.pick([*self._planes, *self._nodes])
         seconds = self._chance.pick((-300.0, -2.0, 2.0, 300.0))
-        self._note("wall-clock", one.who, f"its wall clock jumps by {seconds:g} s", over=True)
-        one.clock.jump_wall(seconds)
+        self._note("wall-clock", machine.who, f"its wall clock jumps by {seconds:g} s", over=True)
+        machine.clock.jump_wall(seconds)
 
 
 _DEEDS: dict[str, Callable[[SwarmNemesis], None]] = {

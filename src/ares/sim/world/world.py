@@ -19,7 +19,6 @@ from ares.core import keys
 from ares.model.link import StoreLock
 from ares.model.state import TERMINAL, ArrayRecord, JobState
 from ares.model.timing import DEFAULT
-from ares.sim.world.blobs import SimBlobs
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Listener, Network
@@ -28,6 +27,7 @@ from ares.sim.world.operator import QUOTAS, Operator
 from ares.sim.world.people import SimulatedCalls, SimulatedPerson
 from ares.sim.world.plane import Beside, Plane
 from ares.sim.world.record import WorldRecorder
+from ares.sim.world.storage import SimBlobs
 from ares.sim.world.store import RecordedStore, Weather
 from ares.sim.world.swarm import Mix, SwarmNemesis, mix
 
@@ -35,6 +35,8 @@ from ares.sim.world.swarm import Mix, SwarmNemesis, mix
 
 
 _state = msgspec.json.Decoder(JobState).decode
+# From this seed on people submit jobs that wait for jobs, and workflows. Worlds before it are as they were recorded.
+FLOW_SEEDS = 100_000
 _array = msgspec.json.Decoder(ArrayRecord).decode
 
 
@@ -91,7 +93,15 @@ class SimulatedWorld:
         self.nodes = [self._node(f"n{n + 1}", directory) for n in range(self.mix.nodes)]
         calls = SimulatedCalls(self.loop, self.network, self.recorder, Chance(seed, "calls"))
         self.people = [
-            SimulatedPerson(f"p{n + 1}", TENANTS[n % 2], calls, self.planes, Chance(seed, f"p{n + 1}"), self.mix.runs_s)
+            SimulatedPerson(
+                f"p{n + 1}",
+                TENANTS[n % 2],
+                calls,
+                self.planes,
+                Chance(seed, f"p{n + 1}"),
+                self.mix.runs_s,
+                Chance(seed, f"needs of p{n + 1}") if seed >= FLOW_SEEDS and shape is None else None,
+            )
             for n in range(self.mix.people)
         ]
         self.operator = Operator(

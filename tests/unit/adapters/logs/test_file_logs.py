@@ -116,3 +116,26 @@ def test_files_are_private_and_descriptors_are_closed(tmp_path: Path, logs: File
     file = tmp_path / "logs" / "acme" / JOB[:2] / JOB / "1-0.log"
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_output_of_a_time_begins_at_its_minute(logs: FileLogs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "logs" / "acme" / JOB[-2:] / JOB / "1-0.log"
+
+    def at(second: float, offset: int, data: bytes) -> None:
+        monkeypatch.setattr("time.time", lambda: second)
+        logs.append("acme", JOB, 1, 0, offset, data)
+        found = next((tmp_path / "logs").rglob("1-0.log"), file)
+        os.utime(found, (second, second))
+
+    at(1000.0, 0, b"first ")
+    at(1010.0, 6, b"same minute ")
+    assert not list((tmp_path / "logs").rglob("*.times")), "a short job writes no marks"
+    at(1200.0, 18, b"later ")
+    at(4800.0, 24, b"last")
+    since = {second: logs.offset_since("acme", JOB, 1, 0, second) for second in (0.0, 1100.0, 1200.0, 3000.0, 4800.0)}
+    assert since == {0.0: 0, 1100.0: 0, 1200.0: 18, 3000.0: 18, 4800.0: 24}
+    assert logs.offset_since("acme", JOB, 1, 0, 5000.0) == 28, "nothing was written since"
+    assert logs.offset_since("acme", JOB, 2, 0, 0.0) == 0
+    assert logs.ranks("acme", JOB, 1) == (0,)
+    logs.delete("acme", JOB)
+    assert not list((tmp_path / "logs").rglob("*.times"))

@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
-from ares.adapters.store.format import ensure_format, keep_to_format
 from ares.adapters.store.memory import MemoryStore
+from ares.adapters.store.open import ensure_format, keep_to_format
 from ares.control.state.view import View
 from ares.core.keys import FORMAT as KEY
 from ares.core.store_format import FORMAT, StoreFormat, decode

@@ -40,6 +40,38 @@ def test_a_clean_directory_is_handed_on_empty(workspace: Workspace) -> None:
     assert not os.path.exists(first.path)
 
 
+def test_what_the_agent_fills_is_never_a_directory_that_a_job_had(workspace: Workspace) -> None:
+    first = made(workspace, "a")
+    inode = os.stat(first.work).st_ino
+    assert workspace.recycle(first)
+    second = workspace.folder(AttemptRef(job="b", tenant="t", fence=Fence(counter=1)), 0)
+    workspace.create(second, fresh=True)
+    assert os.stat(second.work).st_ino != inode
+    # The spare is left for an attempt that may have it.
+    assert os.stat(made(workspace, "c").work).st_ino == inode
+
+
+def test_log_that_becomes_a_link_while_it_is_looked_at_is_not_followed(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, other = made(workspace, "a"), tmp_path / "other"
+    other.write_text("of the machine")
+    os.close(os.open(folder.log, os.O_CREAT, 0o600))
+    Path(folder.log).write_text("output")
+    lstat = os.lstat
+
+    def swapped(path: str) -> os.stat_result:
+        seen = lstat(path)
+        if path == folder.log:
+            os.unlink(folder.log)
+            os.symlink(other, folder.log)
+        return seen
+
+    monkeypatch.setattr(os, "lstat", swapped)
+    assert not workspace.recycle(folder)
+    assert other.read_text() == "of the machine"
+
+
 DIRT: dict[str, Callable[[Folder], object]] = {
     "a file in the working directory": lambda f: Path(f.work, "x").touch(),
     "a file in the directory for outputs": lambda f: Path(f.outputs, "x").touch(),

@@ -294,3 +294,47 @@ def a_tenant_s_own_yields_to_a_borrower(forge: Forge, wrong: bool) -> None:
     hold = {"node": "n1", "rank": 0, "incarnation": 1, "cpuMilli": 1000, "memoryMib": 64}
     forge.step("asker", "preempting", hold=[hold], evicting=["j1"])
     forge.preempt("j1", "priority")
+
+
+# ---- E24
+
+
+@case("E24", quiet=False)
+def an_attempt_gets_what_was_asked_for_before(forge: Forge, wrong: bool) -> None:
+    forge.submit("j1", resources={"memoryMib": 64})
+    forge.update("j1", memoryMib=128)
+    forge.bind("j1", "n1", memoryMib=64 if wrong else 128)
+
+
+@case("E24", quiet=False)
+def what_an_attempt_has_is_changed_under_it(forge: Forge, wrong: bool) -> None:
+    forge.submit("j1")
+    forge.update("j1", memoryMib=64)
+    forge.bind("j1", "n1")
+    forge.run("j1")
+    forge.update("j1", memoryMib=65 if wrong else 64)
+
+
+@case("E24", quiet=False)
+def a_change_without_a_word_in_the_ledger(forge: Forge, wrong: bool) -> None:
+    forge.submit("j1")
+    kind = "preempting" if wrong else "updated"
+    forge.step("j1", kind, said={"by": "scheduler"}, update={"resources": {"memoryMib": 64}}, updates=1)
+
+
+# ---- E25
+
+
+@case("E25")
+def a_moment_of_a_schedule_makes_two_jobs(forge: Forge, wrong: bool) -> None:
+    forge.cron()
+    for n, job in enumerate(("j1", "j2")):
+        forge.submit(job, f"cron often {3600 * (n + 1)}")
+        forge.cancel(job)
+    forge.cron(*(("j2",) if wrong else ("j1", "j2")))
+
+
+@case("E25", quiet=False)
+def a_schedule_notes_a_moment_twice(forge: Forge, wrong: bool) -> None:
+    at = 3600.0 if wrong else 7200.0
+    forge.cron(history=[{"at": 3600.0, "job": "j1"}, {"at": at, "job": "j2"}])

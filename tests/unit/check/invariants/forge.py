@@ -28,7 +28,7 @@ from ares.check.invariants.history import (
 )
 
 Record = dict[str, Any]
-ENDED = ("SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN")
+ENDED = ("SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN", "SKIPPED")
 
 
 def fence_text(fence: Record) -> str:
@@ -141,6 +141,20 @@ class Forge:
         }  # fmt: skip
         return self.states[job]
 
+    def wait(self, job: str, state: Record | None = None, **spec: Any) -> None:
+        """A job that waits for others."""
+        born = {**self._newborn(job, "alpha"), "phase": "WAITING", **(state or {})}
+        self.commit((f"/jobs/alpha/{job}", {"command": ["true"], **spec}), *self._stepped(born, ("submitted",), {}))
+
+    def ready(self, job: str, **state: Any) -> None:
+        self.step(job, "ready", **{"phase": "PENDING", "needsMet": True, **state})
+
+    def unmet(self, job: str) -> None:
+        self.step(job, "unmet", phase="SKIPPED")
+
+    def flow(self, flow: str, *, whole: bool) -> None:
+        self.commit((f"/flows/alpha/{flow}", {"id": flow, "tenant": "alpha", "jobs": 2, "whole": whole}))
+
     def array(self, array: str, tasks: int, made: int | None = None) -> None:
         op = self.ask("submit")
         record: Record = {"id": array, "tenant": "alpha", "tasks": tasks}
@@ -252,6 +266,17 @@ class Forge:
         self.end(job, fence=fence)
         self.step(job, "requeued", said={"by": "agent n1"}, phase="PENDING", lingering=False, placements=[])
 
+    def cron(self, *jobs: str, **more: Any) -> None:
+        """A schedule that has made these jobs, one each hour."""
+        history = [{"at": 3600.0 * (n + 1), "outcome": "fired", "job": job} for n, job in enumerate(jobs)]
+        record = {"tenant": "alpha", "name": "often", "history": history, **more}
+        self.commit(("/crons/alpha/often", record))
+
+    def update(self, job: str, **resources: int) -> None:
+        """From now on it asks for this, and in all else for what every job does."""
+        number = self.states[job].get("updates", 0) + 1
+        self.step(job, "updated", said={"by": "token"}, update={"resources": resources}, updates=number)
+
     def release(self, job: str) -> None:
         said = {"by": "agent n1", "fence": fence_text(raised(self.states[job]["fence"], -1))}
         self.step(job, "released", said=said, lingering=False)
@@ -357,7 +382,14 @@ def legal() -> Forge:
         forge.bind(f"a1_{index}", "n1")
         forge.run(f"a1_{index}")
         forge.succeed(f"a1_{index}")
+    forge.wait("w1", needs=[{"job": "j1"}, {"job": "a1", "on": "end"}])
+    forge.ready("w1")
+    forge.cancel("w1")
+    forge.wait("w2", needs=[{"job": "w1"}])
+    forge.unmet("w2")
+    forge.cron()
     forge.submit("v1", "q5")
+    forge.update("v1", memoryMib=64)
     forge.bind("v1", "n1")
     forge.run("v1")
     forge.submit("b1", tenant="beta")

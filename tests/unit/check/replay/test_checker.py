@@ -15,7 +15,6 @@ from ares.core.schedule.actions.backfill import BackfillPass
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
-from ares.model.profile import Profile
 from ares.sim.traces import engine
 from ares.sim.traces.failures import drawn
 from ares.sim.traces.policies import POLICIES
@@ -203,10 +202,10 @@ def test_one_who_waits_without_need_is_found(monkeypatch: pytest.MonkeyPatch) ->
     """Whoever is first is tried only every other time."""
     count = 0
 
-    def every_other(cluster: Cluster, profile: Profile, now: float, **more: Any) -> Plan:
+    def every_other(cluster: Cluster, now: float, **more: Any) -> Plan:
         nonlocal count
         count += 1
-        return cycle(cluster, profile, now, **more) if count % 2 else Plan(at=now)
+        return cycle(cluster, now, **more) if count % 2 else Plan(at=now)
 
     monkeypatch.setattr(engine, "cycle", every_other)
     said([judged(some(0), POLICIES["greedy"])], "waits, though there is room for it")

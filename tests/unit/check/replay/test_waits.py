@@ -111,10 +111,31 @@ def test_an_order_in_which_waiting_counts_nothing_is_found(monkeypatch: pytest.M
     assert any("comes first, " in one for one in found.violations), "\n".join(found.words())
 
 
+def test_an_order_in_which_width_counts_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wide job that has waited for a day does not come after a narrow one that is an hour younger, whatever its
+    tenant holds: the checker has that from widths and times alone."""
+    hour = 3600.0
+    busy = [job(0, length * hour, 8, tenant="a", expected_runtime_s=length * hour) for length in (24, 48)]
+    first = job(1, 48 * hour, 8, tenant="p", expected_runtime_s=48 * hour)
+    wide = job(2, hour, 8, tenant="a", expected_runtime_s=hour)
+    narrow = job(hour, 24 * hour, 3, tenant="n", expected_runtime_s=24 * hour)
+    made = trace(*busy, first, wide, narrow, cpus=16)
+    kept = judged(made, policy("default@exact"))
+    assert (kept.broken, kept.bounded) == (0, 3), "\n".join(kept.words())
+
+    def nothing(*_: object) -> float:
+        return 0.0
+
+    monkeypatch.setitem(FACTORS, "size", nothing)
+    found = judged(made, policy("default@exact"))
+    assert any("job j4 comes first, 3598 s younger" in one for one in found.violations), "\n".join(found.words())
+
+
 def test_in_the_order_of_the_default_profile_nobody_comes_first_for_ever() -> None:
     order = POLICIES["default"].profile.order
     rules = rules_of(POLICIES["default"].profile)
     assert rules.turn_s == pytest.approx(6 * 3600 * 1.3)
+    assert (rules.width_s, rules.ageing_s) == (12 * 3600.0, 6 * 3600.0)
     assert (rules.level_s, rules.deadline_s) == (6 * 3600.0, pytest.approx(0.8 * 6 * 3600))
     plain = replace(order, primary=(Weight(name="priority", weight=1.0), Weight(name="age", weight=1.0)))
     assert rules_of(replace(POLICIES["default"].profile, order=plain)).turn_s == 0.0

@@ -6,7 +6,7 @@ from ares.control.governance import alerts as alerts_service
 from ares.control.governance.channel_seal import Sealing
 from ares.control.governance.channels import ChannelWish
 from ares.core import keys
-from ares.core.alerts.due import EPISODE_S, TRIES_MAX, again, due, marked
+from ares.core.alerts.due import EPISODE_S, TRIES_MAX, again, due, in_turn, marked
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.alert import AlertRecord, ChannelRecord, Notice
@@ -155,6 +155,22 @@ def test_tries_come_ever_less_often_and_end() -> None:
     # The next time it begins, it is told anew.
     worse = again(alert, replace(alert, severity="critical", last_at=1.0))
     assert due([worse], {"alpha/ops": hook}, now)[0] == [(worse, "alpha/ops")]
+
+
+def test_a_tenant_with_many_alerts_delays_its_own() -> None:
+    channels = {
+        "alpha/ops": ChannelRecord(name="ops", kind="webhook", tenant="alpha"),
+        "beta/ops": ChannelRecord(name="ops", kind="webhook", tenant="beta"),
+        "/ops": ChannelRecord(name="ops", kind="webhook"),
+    }
+    flood = [AlertRecord(id=f"a{n}", kind="k", tenant="alpha", subject="s", text="t") for n in range(20)]
+    others = [AlertRecord(id=tenant or "p", kind="k", tenant=tenant, subject="s", text="t") for tenant in ("beta", "")]
+    found, _ = due([*flood, *others], channels, 0.0)
+    told = [(alert.id, name) for alert, name in in_turn(found, channels)]
+    assert told == [
+        ("p", "/ops"), ("a0", "alpha/ops"), ("beta", "beta/ops"), ("a1", "alpha/ops"), ("a2", "alpha/ops"),
+        ("a3", "alpha/ops"),
+    ]  # fmt: skip
 
 
 def test_what_was_quiet_for_long_begins_anew() -> None:

@@ -8,7 +8,7 @@ import pytest
 from ares.control.queries import events
 from ares.control.queries.events import BadEventCursor
 from ares.core import keys
-from ares.model.event import LedgerEvent
+from ares.model.state import LedgerEvent
 from ares.ports.store import Page
 from tests.world import ALICE, BOB, Replica, World
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core.lifecycle.inputs import Cancel
-from ares.core.quota.months import month_of
+from ares.core.quota.measures import month_of
 from ares.core.refusal import Refusal
 from ares.model.profile import Pool, Profile
 from ares.model.state import BOUND, JobState

@@ -5,8 +5,7 @@ import msgspec
 from ares.api.predictions import HeldOut
 from ares.core import keys
 from ares.core.forecast.eta import EtasData
-from ares.core.forecast.features import FEATURES
-from ares.core.forecast.trees import Tree, TreeModel
+from ares.core.forecast.trees import FEATURES, Tree, TreeModel
 from ares.core.refusal import Refusal
 from tests.agents import ScriptedAgent
 from tests.world import ALICE, World, spec

@@ -9,6 +9,7 @@ from ares.control.state.view import View
 from ares.core import keys
 from ares.model.access import TokenRecord
 from ares.model.node import NodeLease
+from ares.model.state import ArrayRecord, FlowRecord, JobState
 from ares.ports.store import Page, Put
 from tests.clocks import ManualClock
 from tests.world import World
@@ -78,6 +79,37 @@ async def test_what_the_watch_repeats_after_a_listing_changes_nothing() -> None:
     assert seen
     assert set(seen) == {(2, True)}
     assert view.lease_age_s("n1") == 5
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    await store.close()
+
+
+class MadeWholeWhileListing(MemoryStore):
+    """A workflow's job is written, and then that the workflow is whole, after the states were listed."""
+
+    async def range(self, prefix: str, *, after: str = "", limit: int = 0, min_mod_revision: int = 0) -> Page:
+        page = await super().range(prefix, after=after, limit=limit, min_mod_revision=min_mod_revision)
+        if prefix == keys.STATE:
+            state = JobState(id="j", tenant="t", name="j", flow="f")
+            flow = FlowRecord(id="f", tenant="t", name="f", jobs=1, tasks=1, whole=True)
+            array = ArrayRecord(id="a", tenant="t", name="a", indices="0", tasks=1, expanded=True)
+            task = JobState(id="a_0", tenant="t", name="a", array="a", index=0)
+            await self.txn([], [Put(keys.state("t", job.id), encode(job)) for job in (state, task)])
+            await self.txn([], [Put(keys.flow("t", "f"), encode(flow)), Put(keys.array("t", "a"), encode(array))])
+        return page
+
+
+async def test_no_workflow_or_array_looks_whole_whose_jobs_were_not_listed() -> None:
+    clock = ManualClock()
+    store = MadeWholeWhileListing(clock)
+    view = View(store, clock)
+    await view.open()
+    assert not view.entries
+    assert (dict(view.kept.flows), dict(view.arrays)) == ({}, {})
+    following = asyncio.create_task(view.run())
+    await view.catch_up()
+    assert view.entries.keys() == {"j", "a_0"}
+    assert (view.kept.flows["f"].whole, view.arrays["a"].expanded) == (True, True)
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
     await store.close()

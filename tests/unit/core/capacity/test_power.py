@@ -6,13 +6,14 @@ import pytest
 
 from ares.api.reasons import Reason
 from ares.core.capacity.power import draw_of_pools
-from ares.core.explain.smallest_change import changed_spec, smallest_change
+from ares.core.explain.smallest_change import smallest_change
 from ares.core.explain.why import infeasible, why_waiting
 from ares.core.queue.waiting import class_key
 from ares.core.schedule.cluster import Cluster
 from ares.model.job import Gang, JobSpec, Preemption
 from ares.model.node import NodeRecord
 from ares.model.profile import Pool, Profile
+from tests.changed_spec import changed_spec
 from tests.unit.core.world import NOW, cluster, left_out, node, nodes_of, placed, plan, run, spec, state
 
 WATTS: dict[str, Any] = {"gpu_watts": 400.0, "gpu_idle_watts": 50.0, "cpu_watts": 0.0}

@@ -14,12 +14,11 @@ from ares.core.capacity.claims import Claim, Claims
 from ares.core.capacity.node_timeline import NodeTimeline, opening
 from ares.core.capacity.transaction import Allocation, Transaction
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.slot import earliest
 from ares.model.job import Gang, JobSpec
 from ares.model.profile import BackfillPolicy, Profile
-from tests.unit.core.world import cluster, node, placed, run, spec, state
+from tests.unit.core.world import cluster, cycle_at, node, placed, run, spec, state
 
 NOW = 10_000.0
 _NEVER = 1_000_000
@@ -61,7 +60,7 @@ def drive(seed: int, strategy: str) -> list[Plan]:
             jobs[name] = wanted(chance, made)
             made.enqueue(state(name, at=now + number * 1e-3), jobs[name])
             number += 1
-        plan = cycle(made, made.profile, now)
+        plan = cycle_at(made, made.profile, now)
         plans.append(plan)
         for one in plan.placed:
             made.dequeue(one.job)
@@ -157,12 +156,12 @@ def test_a_plan_costs_as_much_per_job_however_many_wait(strategy: str) -> None:
     for jobs in (100, 400):
         made = waiting(jobs, strategy)
         plans: list[Plan] = []
-        first = calls(lambda made=made, plans=plans: plans.append(cycle(made, made.profile, NOW)))
+        first = calls(lambda made=made, plans=plans: plans.append(cycle_at(made, made.profile, NOW)))
         assert len(plans[0].promises) == jobs
         made.promise(plans[0].promises)
         # Room comes free: everybody may do better than was promised.
         made.release("r3")
-        again = calls(lambda made=made, plans=plans: plans.append(cycle(made, made.profile, NOW)))
+        again = calls(lambda made=made, plans=plans: plans.append(cycle_at(made, made.profile, NOW)))
         assert len(plans[1].placed) == 1
         per_job[jobs] = first / jobs, again / jobs
     for few, many in zip(per_job[100], per_job[400], strict=True):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.core.forecast.recent import DECAY, KEPT, RecentValues
+from ares.core.forecast.spread import DECAY, KEPT, RecentValues
 
 VALUES = st.lists(st.floats(1.0, 1e6), min_size=1, max_size=3 * KEPT)
 SHARES = st.floats(0.01, 0.99)

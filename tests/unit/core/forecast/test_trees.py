@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from ares.api.predictions import HeldOut
-from ares.core.forecast.features import FEATURES
 from ares.core.forecast.predictor import Predictor
-from ares.core.forecast.trees import BadModel, Forest, Tree, TreeModel
+from ares.core.forecast.trees import FEATURES, BadModel, Forest, Tree, TreeModel
 from ares.model.job import JobSpec
 
 BETTER = HeldOut(jobs=9, model_mae_s=1.0, model_distance=0.1, history_mae_s=2.0, history_distance=0.2)

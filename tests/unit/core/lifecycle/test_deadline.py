@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ares.core.admit.sla import dated, unknown
+from ares.core.admit.admission import dated, unknown
 from ares.core.forecast.estimate import fastest, runs_by_model, runs_on, stated
 from ares.core.lifecycle.deadline import outcome
+from ares.core.queue.drf import Amounts
 from ares.core.queue.factors import JobFacts, latest_start
 from ares.core.queue.factors.deadline import deadline
-from ares.core.queue.shares import Amounts, Shares
+from ares.core.queue.shares import Shares
 from ares.core.queue.usage import DecayedUsage
 from ares.core.schedule.profiles import BadSetting, changed, wrong
 from ares.model.job import JobSpec

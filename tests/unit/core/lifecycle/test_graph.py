@@ -1,5 +1,6 @@
 """The transition table: what is in it, what is refused, and what each step writes."""
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -10,12 +11,17 @@ from ares.core.lifecycle.graph import TRANSITIONS, begin, diagram, step
 from ares.core.lifecycle.handlers import MANUAL_RETRIES_MAX
 from ares.core.lifecycle.inputs import (
     AssemblyOver,
+    BeginDue,
     Bind,
     Cancel,
     Context,
     Exit,
+    HoldBack,
     Input,
     LeaseLost,
+    LetGo,
+    NeedsMet,
+    NeedsUnmet,
     Nominate,
     Preempt,
     RanksResized,
@@ -27,7 +33,7 @@ from ares.core.lifecycle.inputs import (
 )
 from ares.core.lifecycle.ranks import used
 from ares.core.refusal import Refusal
-from ares.model.job import JobSpec
+from ares.model.job import JobSpec, Need
 from ares.model.state import TERMINAL, ExitInfo, Fence, Job, JobState, Phase, Placement
 
 NOW = Context(now=100.0, jitter=0.5)
@@ -67,9 +73,15 @@ INPUTS: list[Input] = [
     Preempt(fence=FENCE, by="j9", reason="needed"),
     Nominate(hold=(PLACE,), evicting=("j8",), reason="makes room"),
     RanksResized(fence=FENCE, placements=(PLACE,), reason="more"),
+    HoldBack(by="ann"),
+    LetGo(by="ann"),
+    BeginDue(),
+    NeedsMet(reason="it ended"),
+    NeedsUnmet(reason="it failed", then="skip"),
 ]
 PHASES: list[Phase] = [
-    "PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN",
+    "WAITING", "PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN",
+    "SKIPPED",
 ]  # fmt: skip
 UNTABLED = [(p, what) for p in PHASES for what in INPUTS if (p, type(what)) not in TRANSITIONS]
 
@@ -87,7 +99,8 @@ def test_every_phase_but_the_first_is_reached_and_only_ends_are_dead_ends() -> N
     reached = {target for one in TRANSITIONS.values() for target in one.targets}
     left = {phase for phase, _ in TRANSITIONS}
     assert reached == set(PHASES)
-    assert left == set(PHASES)
+    # A job that never ran has nothing to let go of.
+    assert left == set(PHASES) - {"SKIPPED"}
     ended = [(phase, kind, one.targets) for (phase, kind), one in TRANSITIONS.items() if phase in TERMINAL]
     assert ended == [(phase, Release, {phase}) for phase in ("SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN")]
 
@@ -229,3 +242,49 @@ def test_the_end_of_an_earlier_backoff_does_not_cut_a_later_one_short() -> None:
     refused = _refused(waiting, RetryDue(seq=waiting.seq - 4))
     assert (refused.code, "entry 3" in refused.message) == ("not-allowed", True)
     assert _step(waiting, RetryDue(seq=waiting.seq)).state.phase == "PENDING"
+
+
+NEEDY = replace(SPEC, needs=(Need(job="p"),), begin_at=200.0)
+
+
+def test_a_job_is_queued_when_the_last_thing_that_kept_it_is_gone() -> None:
+    """Held, early and with a need: in every order, it is queued by the last of the three and by no other."""
+    late = Context(now=250.0, jitter=0.5)
+    for order in permutations((LetGo(by="ann"), NeedsMet(reason="p ended"), "time")):
+        state, now = _state("WAITING", held_by="ann"), NOW
+        for number, what in enumerate(order):
+            if isinstance(what, str):
+                now = late
+                done = step(Job(spec=NEEDY, state=state), BeginDue(), now)
+                assert isinstance(done, Stepped) == (number == 2)
+            else:
+                done = step(Job(spec=NEEDY, state=state), what, now)
+                assert isinstance(done, Stepped)
+            state = done.state if isinstance(done, Stepped) else state
+            assert state.phase == ("PENDING" if number == 2 else "WAITING")
+
+
+@pytest.mark.parametrize(("then", "phase"), [("skip", "SKIPPED"), ("fail", "FAILED"), ("run", "PENDING")])
+def test_needs_that_cannot_be_met_end_a_job_once_as_it_asked(then: Any, phase: Phase) -> None:
+    spec = replace(SPEC, needs=(Need(job="p"),))
+    done = step(Job(spec=spec, state=_state("WAITING")), NeedsUnmet(reason="p failed", then=then), NOW)
+    assert isinstance(done, Stepped)
+    assert (done.state.phase, done.result) == (phase, None)
+    assert isinstance(step(Job(spec=spec, state=done.state), NeedsMet(reason="p ended"), NOW), Refusal)
+
+
+def test_a_hold_gives_up_the_room_kept_and_remembers_that_needs_were_met() -> None:
+    spec = replace(SPEC, needs=(Need(job="p"),))
+    waiting = _state("PENDING", hold=(PLACE,), evicting=("j8",), queued_at=3.0)
+    held = step(Job(spec=spec, state=waiting), HoldBack(by="ann"), NOW)
+    assert isinstance(held, Stepped)
+    assert (held.state.hold, held.state.evicting, held.state.needs_met) == ((), (), True)
+    free = step(Job(spec=spec, state=held.state), LetGo(by="ann"), NOW)
+    assert isinstance(free, Stepped)
+    assert (free.state.phase, free.state.queued_at) == ("PENDING", 3.0)
+
+
+def test_a_job_whose_last_attempt_still_ends_is_not_held() -> None:
+    assert (
+        "still ending" in _refused(_state("RETRYING", lingering=True, placements=(PLACE,)), HoldBack(by="ann")).message
+    )

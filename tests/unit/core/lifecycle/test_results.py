@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from ares.core.lifecycle.results import NESTED_MAX, decode
+from ares.core.lifecycle.outputs import NESTED_MAX, decode_result
 from tests.world import World
 
 
@@ -12,15 +12,15 @@ def nested(levels: int) -> bytes:
 
 
 def test_a_result_within_the_limit_is_kept_as_it_is() -> None:
-    value = decode(nested(NESTED_MAX - 1))
+    value = decode_result(nested(NESTED_MAX - 1))
     assert msgspec.json.encode(value) == nested(NESTED_MAX - 1)
-    assert decode(b"[1, [2, {}]]") == [1, [2, {}]]
+    assert decode_result(b"[1, [2, {}]]") == [1, [2, {}]]
 
 
 @pytest.mark.parametrize("data", [nested(NESTED_MAX), nested(900), b"[" * 60_000 + b"]" * 60_000], ids=len)
 def test_a_result_nested_too_deeply_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="levels deep"):
-        decode(data)
+        decode_result(data)
 
 
 @pytest.mark.parametrize("levels", [NESTED_MAX, 980, 990, 995, 10_000])

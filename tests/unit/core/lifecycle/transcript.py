@@ -12,7 +12,7 @@ from typing import Any
 from ares.core.lifecycle import inputs
 from ares.core.lifecycle.graph import begin, step
 from ares.core.refusal import Refusal
-from ares.model.job import Gang, JobSpec, RetryPolicy
+from ares.model.job import Gang, JobSpec, Need, RetryPolicy
 from ares.model.state import ExitInfo, Fence, Job, JobState, Placement
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -54,7 +54,11 @@ class Player:
         if "ranks" in options:
             least = int(options["min"]) if "min" in options else None
             known["gang"] = Gang(ranks=int(options["ranks"]), min_ranks=least)
-        spec = JobSpec(command=("true",), retry=retry, **known)
+        if "needs" in options:
+            known["needs"] = (Need(job=options["needs"]),)
+        if "begin" in options:
+            known["begin_at"] = float(options["begin"])
+        spec = JobSpec(command=("true",), retry=retry, held="held" in options, **known)
         done = begin(id="j1", tenant="t", spec=spec, name="demo", submitted_by="ann", context=self.context)
         self.job = Job(spec=spec, state=done.state)
         return describe(done)
@@ -78,6 +82,11 @@ class Player:
             rank = int(options.get("rank", "0"))
             return inputs.Exit(fence=fence, exit=ended, rank=rank, value=options.get("value"))
         made: dict[str, inputs.Input] = {
+            "hold": inputs.HoldBack(by="bob", reason=" ".join(rest)),
+            "unhold": inputs.LetGo(by="bob", reason=" ".join(rest)),
+            "begin-due": inputs.BeginDue(),
+            "needs-met": inputs.NeedsMet(reason=" ".join(rest)),
+            "needs-unmet": inputs.NeedsUnmet(reason=" ".join(rest), then=_then(options)),
             "start": inputs.RankStarted(
                 fence=fence, rank=int(options.get("rank", "0")), at=float(options.get("at", "0"))
             ),
@@ -102,6 +111,10 @@ class Player:
 def place(rank: int, node: str, options: dict[str, str]) -> Placement:
     gpus = _numbers(options.get("gpus", ""))
     return Placement(node=node, incarnation=1, cpu_milli=1000, memory_mib=256, gpus=gpus, rank=rank)
+
+
+def _then(options: dict[str, str]) -> Any:
+    return options.get("then", "skip")
 
 
 def _numbers(text: str) -> tuple[int, ...]:

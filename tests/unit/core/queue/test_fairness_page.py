@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ares.core.ask import Ask
 from ares.core.queue.drf import Amounts
 from ares.core.queue.factors import JobFacts, explain, rank
 from ares.core.queue.shares import Shares
@@ -22,6 +23,7 @@ ANA, BEN = "vision/detect/ana", "speech/asr/ben"
 HOLDS = {ANA: Amounts(12_000, 96 * GIB, 6000), BEN: Amounts(32_000, 64 * GIB, 4000)}
 USED = {ANA: 300, BEN: 100}
 SOFT = {"vision": {"gpu": 10_000, "cpu": 40_000}, "speech": {"gpu": 6000, "cpu": 24_000}}
+ASKS = Ask(1000, GIB, 1)
 WAITED_H = {ANA: 3, BEN: 4}
 
 
@@ -56,7 +58,7 @@ def test_dominant_share(shares: Shares, account: str) -> None:
 
 @pytest.mark.parametrize("account", [ANA, BEN])
 def test_rank(shares: Shares, account: str) -> None:
-    facts = JobFacts(2, NOW - WAITED_H[account] * HOUR, None, account)
+    facts = JobFacts(2, NOW - WAITED_H[account] * HOUR, None, account, ask=ASKS)
     terms = [f"{one.product:.2f}" for one in explain(facts, shares, ORDER, NOW) if one.sum == "primary"]
     assert _row(account, *terms, f"{rank(facts, shares, ORDER, NOW)[0]:.2f}") in PAGE
 
@@ -96,7 +98,7 @@ def test_a_week_later(usage: DecayedUsage) -> None:
 def test_bound_on_waiting() -> None:
     weights = {one.name: one.weight for one in ORDER.primary}
     hours = ORDER.ageing_s / HOUR
-    bounded = 4 * weights["priority"] + weights["deadline"] + weights["drf"] + weights["fair-share"]
+    bounded = 4 * weights["priority"] + sum(weights[name] for name in ("deadline", "drf", "fair-share", "size"))
     assert f"= {hours * bounded / weights['age']:.1f} h" in PAGE
     assert f"{hours * 4 * weights['priority'] / weights['age']:.0f} h from BEST_EFFORT to CRITICAL" in PAGE
 

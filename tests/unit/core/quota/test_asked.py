@@ -2,8 +2,7 @@
 
 import pytest
 
-from ares.core.quota.asked import asked_by, may_be, units_of
-from ares.core.quota.price import per_hour
+from ares.core.quota.asked import asked_by, may_be, per_hour, units_of
 from ares.model.job import Gang, JobSpec, Preemption, Resources
 from ares.model.profile import Pool
 

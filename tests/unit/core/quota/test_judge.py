@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from ares.core.quota.counts import TENANT, QuotaLevel, levels_of
 from ares.core.quota.judge import OverQuota, WithinQuota, above_ceiling, bound, judge
-from ares.core.quota.months import month_end, month_of
+from ares.core.quota.measures import month_end, month_of
 from ares.model.quota import Limit, Limits, Quota
 
 LEVELS = levels_of("vision", "ada")

@@ -15,7 +15,6 @@ from ares.core.explain.smallest_change import smallest_change
 from ares.core.explain.why import reason
 from ares.core.queue.waiting import class_key
 from ares.core.reserve.waits import held_for
-from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Plan
 from ares.model.job import JobSpec
 from ares.model.node import NodeRecord, Taint
@@ -24,7 +23,7 @@ from ares.model.reservation import Reservation, RoomAsked
 from ares.model.state import Fence, JobState, Placement
 from tests.property.course import Course
 from tests.property.worlds import NOW, World
-from tests.unit.core.world import node
+from tests.unit.core.world import cycle_at, node
 
 FOLDER = Path(__file__).parents[4] / "scenarios" / "scheduling"
 HOUR = 3600.0
@@ -143,7 +142,7 @@ class Scenario:
             course.release(job)
         for said in step.get("submitted", []):
             self._wait(said)
-        plan = cycle(course.cluster, course.world.profile, course.now)
+        plan = cycle_at(course.cluster, course.world.profile, course.now)
         tenants = Counter(course.state(one.job).tenant for one in plan.placed)
         course.carry_out(plan)
         return told(plan) | {"tenants": dict(tenants)} | self._waiting()

@@ -6,13 +6,13 @@ import pytest
 
 from ares.core.schedule.budget import CycleBudget
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.cycle import cycle
 from ares.core.schedule.follower import follow
 from ares.core.schedule.plan import Plan
 from ares.model.job import JobSpec, Resources
 from ares.model.node import NodeInfo, NodeRecord
 from ares.model.profile import BackfillPolicy, BackfillStrategy, Profile
 from ares.model.state import Fence, JobState, Placement
+from tests.unit.core.world import cycle_at
 
 NOW = 1_000_000.0
 JOBS = 100
@@ -63,7 +63,7 @@ def spec(cpu_milli: int, runs_s: float) -> JobSpec:
 
 def plan_once(cluster: Cluster, turns: Turns, budget: CycleBudget) -> Plan:
     turns.left = TURNS
-    plan = cycle(cluster, cluster.profile, NOW, budget=budget)
+    plan = cycle_at(cluster, cluster.profile, NOW, budget=budget)
     cluster.promise(plan.promises, more=plan.more or not budget.whole)
     return plan
 
@@ -86,8 +86,8 @@ def test_who_had_no_turn_comes_first_in_the_next_cycle(strategy: BackfillStrateg
 def test_with_time_enough_it_is_the_plan_without_a_budget(strategy: BackfillStrategy) -> None:
     bounded, unbounded = full_cluster(strategy), full_cluster(strategy)
     for _ in range(2):
-        plan = cycle(bounded, bounded.profile, NOW, budget=CycleBudget(lambda: False))
-        assert plan == cycle(unbounded, unbounded.profile, NOW)
+        plan = cycle_at(bounded, bounded.profile, NOW, budget=CycleBudget(lambda: False))
+        assert plan == cycle_at(unbounded, unbounded.profile, NOW)
         assert plan.unreached == 0
         bounded.promise(plan.promises)
         unbounded.promise(plan.promises)
@@ -110,3 +110,14 @@ def test_once_everybody_had_a_turn_there_is_nothing_more_to_do() -> None:
     while plans[-1].more and len(plans) < 20:
         plans.append(plan_once(cluster, turns, budget))
     assert not plans[-1].more, f"{len(plans)} cycles of {TURNS} turns for {JOBS} jobs"
+
+
+def test_like_jobs_behind_a_full_node_are_not_looked_at_one_by_one() -> None:
+    """The news of a busy cycle are few, however many jobs wait: where not even the shortest fits, none has a turn."""
+    cluster = full_cluster("easy")
+    for number in range(JOBS, 10 * JOBS):
+        follow(cluster, None, waiting(number), spec(1000, 2000.0 - number), NOW)
+    turns = Turns(left=20 * JOBS)
+    plan = cycle_at(cluster, cluster.profile, NOW, budget=CycleBudget(turns.over))
+    assert [placed.job for placed in plan.placed] == [f"job{JOBS - 1:03}"]
+    assert 20 * JOBS - turns.left < 2 * JOBS

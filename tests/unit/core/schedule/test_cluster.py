@@ -9,7 +9,7 @@ from ares.core.queue.order import Place
 from ares.core.queue.position import position
 from ares.core.queue.waiting import Line
 from ares.core.schedule.cluster import Cluster
-from ares.core.topology.subset import shape_id
+from ares.core.topology.subset import machine_shape
 from ares.model.job import JobTerm
 from ares.model.node import NodeRecord
 from ares.model.profile import Pool, Profile
@@ -124,8 +124,8 @@ def test_a_node_that_is_another_machine_each_time_leaves_nothing_behind() -> Non
         row, other = made.rows["a"], made.rows["b"]
         assert table.labels.of("hall")[row] == table.values.known(f"{number}")
         assert table.domains.known(f"region-{number}") == table.region[row] > 0
-        assert table.machines[table.machine.item(row)].id == shape_id(says(number).info)
-        assert table.machines[table.machine.item(other)].id == shape_id(node("b", gpus=4).info)
+        assert table.machines[table.machine.item(row)].id == machine_shape(says(number).info).id
+        assert table.machines[table.machine.item(other)].id == machine_shape(node("b", gpus=4).info).id
         assert table.machine[row] != table.machine[other]
     assert (len(table.pools), len(table.domains), len(table.machines)) == (2, 3, 4)
     made.drop_node("a")
@@ -145,7 +145,7 @@ def test_queueing_twice_counts_once_and_moves_on_change() -> None:
     made.enqueue(state("j1", 1), spec())
     made.enqueue(state("j2", 2), spec())
     assert (made.pending, _ahead(made, "j1"), _ahead(made, "j2")) == (2, 0, 1)
-    made.enqueue(state("j1", 3), spec(cpu=2))
+    made.enqueue(state("j1", 3), spec(memory=2))
     assert (made.pending, _ahead(made, "j1"), _ahead(made, "j2")) == (2, 1, 0)
     made.dequeue("j1")
     made.dequeue("j1")

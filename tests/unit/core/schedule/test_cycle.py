@@ -10,9 +10,23 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plugins import check
 from ares.model.job import Gang
-from ares.model.profile import Profile, Weight
+from ares.model.profile import OrderPolicy, Profile, Weight
 from ares.model.state import Placement
-from tests.unit.core.world import NOW, cluster, left_out, node, nodes_of, placed, places, plan, run, spec, state, wants
+from tests.unit.core.world import (
+    NOW,
+    cluster,
+    cycle_at,
+    left_out,
+    node,
+    nodes_of,
+    placed,
+    places,
+    plan,
+    run,
+    spec,
+    state,
+    wants,
+)
 
 FIT = (Weight(name="fit", weight=1.0),)
 
@@ -118,7 +132,7 @@ def test_places_found_ahead_are_not_used_when_somebody_came_in_between() -> None
     made.enqueue(state("wide", 1.5), spec(cpu=2))
     for n in range(4, 8):
         made.enqueue(state(f"one{n}", n), spec(cpu=1))
-    decided = plan(made, scorers=FIT)
+    decided = plan(made, scorers=FIT, order=OrderPolicy(primary=(Weight(name="fifo", weight=1.0),)))
     assert [job for job, _ in nodes_of(decided)] == ["one0", "one1", "wide", "one2", "one3", "one4", "one5"]
     assert [where for _, where in nodes_of(decided)] == ["a"] * 3 + ["b"] * 4
 
@@ -136,7 +150,7 @@ def test_a_gentle_cycle_takes_nothing_away() -> None:
     made = cluster(node("a", gpus=1))
     run(made, "low", spec(gpus=1, priority="BEST_EFFORT"), placed("a", gpus=(0,)))
     made.enqueue(state("j"), spec(gpus=1, priority="CRITICAL"))
-    assert cycle(made, made.profile, NOW, gentle=True).evictions == ()
+    assert cycle_at(made, made.profile, NOW, gentle=True).evictions == ()
     assert [one.victims for one in plan(made).evictions] == [("low",)]
 
 
@@ -144,11 +158,11 @@ def test_decisions_are_kept_whole_as_far_as_asked() -> None:
     made = cluster(node("a"), node("b", gpus=1))
     for n in range(3):
         made.enqueue(state(f"j{n}", n), spec(memory=n + 1, alternatives=(wants(cpu=99),)))
-    decided = cycle(made, made.profile, NOW, keep=2)
+    decided = cycle_at(made, made.profile, NOW, keep=2)
     assert list(decided.considered) == ["j0", "j1"]
     assert decided.considered["j0"].nodes[0] == nodes_of(decided)[0][1]
     assert decided.considered["j0"].passing == 2
-    assert cycle(made, made.profile, NOW).considered == {}
+    assert cycle_at(made, made.profile, NOW).considered == {}
 
 
 def test_every_code_says_who_can_do_something() -> None:
@@ -157,3 +171,18 @@ def test_every_code_says_who_can_do_something() -> None:
 
 def test_the_default_profile_names_only_what_exists() -> None:
     check(Profile(), dict(ACTIONS))
+
+
+def test_a_cycle_leaves_the_time_to_its_caller() -> None:
+    """A job that runs beyond its estimate is believed to end when it was said to, until the cluster is advanced."""
+    made = cluster(node("a"))
+    run(made, "long", spec(cpu=8, expected_runtime_s=60.0), placed("a", cpu=8), since=NOW - 100)
+    made.enqueue(state("j1"), spec(cpu=8))
+    before, said = made.moment, made.holdings["long"].ends_at
+    first = cycle(made, NOW)
+    assert first == cycle(made, NOW)
+    assert (made.moment, made.holdings["long"].ends_at) == (before, said)
+    made.advance(NOW)
+    corrected = made.holdings["long"].ends_at
+    assert corrected is not None
+    assert corrected > NOW

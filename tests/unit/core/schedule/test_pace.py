@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ares.core.explain.faster import paced_jobs, waits_for_faster
+from ares.core.explain.held_back import paced_jobs, waits_for_faster
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.pace import Gpus, PacedRunner, PacedSlot, pace
 from ares.model.profile import Profile

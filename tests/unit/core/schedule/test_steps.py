@@ -9,7 +9,7 @@ from ares.core.queue.position import position
 from ares.core.schedule.cluster import Cluster
 from ares.core.starts import starts as starts_module
 from ares.core.starts.alternatives import offers
-from ares.core.starts.deadline_changes import ways
+from ares.core.starts.deadlines import ways
 from ares.core.starts.starts import ROWS_AT_A_TIME, Course, Starts, course
 from ares.core.steps import Steps, at_once
 from ares.model.job import JobSpec

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from ares.core.explain.smallest_change import changed_spec, smallest_change
+from ares.core.explain.smallest_change import smallest_change
 from ares.core.explain.why import why_waiting
 from ares.core.queue.waiting import class_key
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.considered import decide_again
-from ares.core.schedule.cycle import cycle
 from ares.core.schedule.plan import Eviction
 from ares.core.schedule.trial import Trial
 from ares.core.starts.alternatives import offers, would_evict
 from ares.core.starts.estimate import start_estimate
 from ares.model.job import Gang, JobSpec, Preemption
 from ares.model.profile import Pool, Profile, Share, Weight
-from tests.unit.core.world import NOW, cluster, node, nodes_of, placed, run, spec, state, wants
+from tests.changed_spec import changed_spec
+from tests.unit.core.world import NOW, cluster, cycle_at, node, nodes_of, placed, run, spec, state, wants
 
 BOTH = [node("h", gpus=2, model="NVIDIA H100"), node("a", gpus=4, model="NVIDIA A100")]
 
@@ -217,7 +217,7 @@ def test_the_same_weights_choose_the_same_and_others_may_not() -> None:
     )
     made = cluster(node("full", cpu=2, pool="dear"), node("empty", cpu=64, pool="cheap"), profile=profile)
     made.enqueue(state("j"), spec())
-    decided = cycle(made, profile, NOW, keep=1)
+    decided = cycle_at(made, profile, NOW, keep=1)
     considered = decided.considered["j"]
     again = decide_again(considered, profile.scorers)
     assert nodes_of(decided) == [("j", again[0].node)] == [("j", "full")]
@@ -229,7 +229,7 @@ def test_the_same_weights_choose_the_same_and_others_may_not() -> None:
 def test_a_gang_decided_again_has_all_its_ranks() -> None:
     made = cluster(node("a", gpus=2), node("b", gpus=2), node("c", gpus=2))
     made.enqueue(state("j"), spec(gpus=1, gang=Gang(ranks=4)))
-    decided = cycle(made, made.profile, NOW, keep=1)
+    decided = cycle_at(made, made.profile, NOW, keep=1)
     again = decide_again(decided.considered["j"], made.profile.scorers)
     chosen = sorted(place.node for place in decided.placed[0].placements)
     assert sorted(one.node for one in again for _ in range(one.ranks)) == chosen

@@ -11,12 +11,10 @@ from msgspec.structs import replace
 
 from ares.api.deadlines import Outlook
 from ares.core.schedule.cluster import Cluster
-from ares.core.schedule.cycle import cycle
-from ares.core.starts.deadline_changes import ways
-from ares.core.starts.outlook import outlook
+from ares.core.starts.deadlines import outlook, ways
 from ares.model.job import Gang, JobSpec
 from ares.model.state import Placement
-from tests.unit.core.world import NOW, cluster, node, placed, run, spec, state
+from tests.unit.core.world import NOW, cluster, cycle_at, node, placed, run, spec, state
 
 HOUR = 3600.0
 NEW = state("new", NOW)
@@ -129,7 +127,7 @@ def test_a_higher_priority_passes_or_displaces() -> None:
     assert (way.fields, way.ends_at) == ({"priority": "HIGH"}, NOW + 30.0 + HOUR)
     assert "displacing 1 job" in way.message
     without = replace(made.profile, actions=("claim", "pace", "allocate", "backfill"))
-    cycle(made, without, NOW)
+    cycle_at(made, without, NOW)
     (way,) = ways(made, NEW, asked, NOW)
     assert (way.fields, way.ends_at) == ({"priority": "HIGH"}, NOW + 2 * HOUR)
     assert "new" in made.waiting
@@ -169,7 +167,7 @@ def test_what_is_said_comes_true(world: tuple[Cluster, list[tuple[float, str]], 
     heapq.heapify(ends)
     now, ended = NOW, inf
     while True:
-        plan = cycle(made, made.profile, now)
+        plan = cycle_at(made, made.profile, now)
         if plan.placed:
             rows = [made.table.records[made.rows[place.node]] for place in plan.placed[0].placements]
             models = {gpu.model for record in rows if record is not None for gpu in record.info.gpus}

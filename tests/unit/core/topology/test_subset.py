@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from ares.core.topology.links import link_graph, read_link
-from ares.core.topology.subset import best, best_in_domain, largest_in_domain, machine_shape, shape_id
+from ares.core.topology.subset import best, best_in_domain, largest_in_domain, machine_shape
 from ares.model.node import LinkKind, NodeInfo
 from tests.unit.core.topology.machines import MODELS, blocks, full, machine, real, real_machine
 
@@ -86,14 +86,14 @@ def test_equal_machines_are_one_shape() -> None:
     one = machine(full(4, "NV4"), [0, 0, 1, 1])
     same = NodeInfo(name="other", cpu_milli=7, memory_mib=9, gpus=one.gpus, gpu_links=one.gpu_links, rack="r")
     assert machine_shape(one) is machine_shape(same)
-    assert shape_id(one) == shape_id(same)
+    assert machine_shape(one).id == machine_shape(same).id
     others = [
         machine(full(4, "NV2"), [0, 0, 1, 1]),
         machine(full(4, "NV4"), [0, 1, 1, 1]),
         machine(full(4, "NV4"), [0, 0, 1, 1], V100),
         machine(full(4, "NV4"), [0, 0, 1, 1], indexes=[0, 1, 2, 4]),
     ]
-    assert len({shape_id(info) for info in (one, *others)}) == 5
+    assert len({machine_shape(info).id for info in (one, *others)}) == 5
 
 
 # ---- choices

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from ares.api.decisions import Change
-from ares.core.explain.smallest_change import changed_spec
 from ares.edge.cli.render.changes import as_typed
 from ares.model.job import JobSpec
+from tests.changed_spec import changed_spec
 from tests.unit.edge.client.stub import JOB, Say, Stub, detail, problem
 
 Ares = Callable[..., Any]

@@ -324,7 +324,7 @@ def test_cut_lines_say_so_and_colours_are_for_states_only() -> None:
     assert layout(("A", "B"), [("x", "abcdefgh"), ("y", "日本語日本語")], 10) == ["A  B", "x  abcdef…", "y  日本語…"]
     assert layout(("ID", "NAME", "STATE"), [("1", "n" * 128, "FAILED")], 40) == [
         "ID  NAME        STATE",
-        "1   nnnnnnnnn…  FAILED",
+        "1   nnnnn…nnnn  FAILED",
     ]
     assert layout(("STATE", "B"), [("FAILED", "x")], 40, 0) == ["STATE   B", "\x1b[31mFAILED\x1b[0m  x"]
 

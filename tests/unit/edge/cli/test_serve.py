@@ -183,6 +183,7 @@ def platform(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> Stub:
         {"nodes": [late]},
         {"nodes": [{**late, "ready": True}]},
     )
+    stub.on("GET", "/readyz", {"status": "ready", "checks": {"leader": "r"}})
     return stub
 
 
@@ -226,6 +227,8 @@ def test_up_that_never_gets_ready_says_where_to_look(
 
 def test_down(called: list[Any], ares: Ares, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ares.app.up.stop", lambda home: True)
+    monkeypatch.setattr("ares.app.up.is_up", lambda home: True)
+    monkeypatch.setattr("ares.app.up.connection", lambda home: None)
     assert ares("down").out == "stopped\n"
-    monkeypatch.setattr("ares.app.up.stop", lambda home: False)
+    monkeypatch.setattr("ares.app.up.is_up", lambda home: False)
     assert ares("down").out.startswith("nothing runs for ")

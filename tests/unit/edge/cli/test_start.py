@@ -57,6 +57,33 @@ def test_start_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
     assert sorted(set(HEAVY) & loaded) == []
 
 
+# What a command that scripts call in a loop may not load: most of its time would be that.
+SLOW = ("httpx2", "asyncio", "http.client", "ssl", "rich", "numpy", "grpc", "litestar", "yaml", "ares.edge.client.sync")
+# What is shipped is checked by the rules that the server has: one small module.
+RULES_OF_PROJECTS = {"ares.core", "ares.core.project", "ares.core.project.manifest"}
+SLOW_ROOMS = (
+    "ares.core",
+    "ares.control",
+    "ares.adapters",
+    "ares.agent",
+    "ares.sim",
+    "ares.edge.rest",
+    "ares.edge.grpc",
+)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("jobs",), ("submit", "--gpus", "1", "--", "true"), ("jobs", "--output", "json")]
+)
+def test_commands_for_scripts_load_little(stub: Stub, arguments: tuple[str, ...]) -> None:
+    stub.on("GET", "/v1/jobs", {"jobs": [state()], "cursor": ""})
+    stub.on("POST", "/v1/jobs", Say({"id": JOB, "replayed": False, "tasks": 1}, 201))
+    loaded = modules_after(*arguments, ARES_URL=stub.url, ARES_TOKEN="token")
+    assert [asked.path for asked in stub.asked] == ["/v1/jobs"]
+    assert sorted(set(SLOW) & loaded) == []
+    assert sorted(name for name in loaded - RULES_OF_PROJECTS if name.startswith(SLOW_ROOMS)) == []
+
+
 def test_completion_of_commands_loads_nothing_heavy() -> None:
     env = {"_ARES_COMPLETE": "bash_complete", "COMP_WORDS": "ares su", "COMP_CWORD": "1"}
     code = "import sys\nfrom ares.app.main import cli\ntry: cli(prog_name='ares')\nfinally: print(*sys.modules)"

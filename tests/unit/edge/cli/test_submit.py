@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from ares.api.jobs import JobDetail
-from ares.edge.cli.commands.wait import exit_code
-from ares.edge.cli.render.job_line import status
+from ares.edge.cli.commands.wait import exit_code, status
 from ares.edge.client.reader import read
 from tests.unit.edge.client.stub import JOB, Say, Stub, detail, event, problem, state
 
@@ -212,13 +211,19 @@ def test_a_wrong_signal_is_explained(stub: Stub, ares: Ares, text: str, fix: str
     assert f"fix: {fix}" in done.err
 
 
-def test_a_local_file_gets_a_hint_unless_the_directory_is_given(taking: Stub, ares: Ares, elsewhere: Path) -> None:
-    (elsewhere / "train.py").touch()
-    assert ares("submit", "--", "python", "train.py").err == (
-        "hint: train.py is a file here, but jobs start in a private directory; add --chdir . to start in this one\n"
-    )
-    assert ares("submit", "-C", ".", "--", "python", "train.py").err == ""
-    assert ares("submit", "--", "python", "other.py").err == ""
+def test_the_files_of_this_directory_go_with_the_job(
+    taking: Stub, ares: Ares, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (elsewhere / "train.py").write_text("print(1)")
+    monkeypatch.setenv("ARES_SHIP", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(elsewhere / ".venv"))
+    taking.on("POST", "/v1/projects", {"sha256": "a" * 64, "files": 1, "bytes": 8, "kept": True, "missing": []})
+    done = ares("submit", "--", "python", "train.py")
+    assert done.err == f"shipped {elsewhere}: 1 file, 8 B, nothing new\n"
+    assert sent(taking)["project"] == "a" * 64
+    for flags in (("-C", "."), ("--workdir", "none")):
+        assert ares("submit", *flags, "--", "python", "train.py").err == ""
+        assert "project" not in sent(taking)
 
 
 def test_a_repeated_request_says_so(stub: Stub, ares: Ares) -> None:
@@ -374,22 +379,51 @@ def test_one_job_that_has_ended_does_not_save_the_others(stub: Stub, ares: Ares)
     assert ares("cancel", other, "-o", "name").out == f"{other}\n"
 
 
+def page(**more: object) -> dict[str, object]:
+    found = {"action": "cancel", "matched": 0, "changed": 0, "refused": 0, "phases": {}, "refusals": [], "cursor": ""}
+    return {**found, **more}
+
+
 def test_cancelling_by_choice(stub: Stub, ares: Ares) -> None:
-    array, mixed = "a" * 16, "b" * 16
-    whole = {
-        "jobs": [state("PENDING"), state("RUNNING", id=array), state("RUNNING", id=mixed)], "cursor": "",
-        "arrayCounts": {array: {"PENDING": 5, "SUCCEEDED": 2}, mixed: {"PENDING": 1, "RUNNING": 1}},
-    }  # fmt: skip
-    tasks = {"jobs": [state("PENDING", id=f"{mixed}_1")], "cursor": "", "arrayCounts": {}}
-    stub.on("GET", "/v1/jobs", whole, tasks, whole, tasks)
-    refused = ares("cancel", "--phase", "pending", "--name", "n")
+    counted = page(matched=7, phases={"PENDING": 7})
+    first, last = page(matched=5, changed=5, cursor="more"), page(matched=2, changed=2)
+    stub.on("POST", "/v1/jobs/cancel", counted, counted, first, last)
+    refused = ares("cancel", "--phase", "pending", "--name", "n", "--label", "exp=7")
     assert refused.code == 2
     assert "cancel 7 jobs (7 PENDING)? nobody is here to answer; add --yes" in refused.err
-    for job in (JOB, array, f"{mixed}_1"):
-        stub.on("DELETE", f"/v1/jobs/{job}", state("CANCELLED", id=job))
-    done = ares("cancel", "--phase", "pending", "--name", "n", "--yes")
-    assert [line.split()[0] for line in done.out.splitlines()] == [JOB, array, f"{mixed}_1"]
-    assert stub.requests("GET", "/v1/jobs")[0].query["name"] == "n"
+    done = ares("cancel", "--phase", "pending", "--name", "n", "--label", "exp=7", "--yes")
+    assert (done.code, done.out) == (0, "7 jobs cancelled\n")
+    asked = [request.body for request in stub.requests("POST", "/v1/jobs/cancel")]
+    assert [(one["dryRun"], one["cursor"]) for one in asked] == [(True, ""), (True, ""), (False, ""), (False, "more")]
+    assert asked[0]["filter"] == {"phases": ["PENDING"], "name": "n", "labels": {"exp": "7"}}
+
+
+def test_what_cannot_be_changed_is_named(stub: Stub, ares: Ares) -> None:
+    counted, no = (
+        page(matched=2, phases={"RUNNING": 2}),
+        {"job": JOB, "code": "not-allowed", "message": "no", "fix": "x"},
+    )
+    stub.on("POST", "/v1/jobs/update", counted, page(matched=2, changed=1, refused=1, refusals=[no]), page())
+    done = ares("update", "--all", "--memory", "2G", "--time", "none", "--yes")
+    assert (done.code, done.out) == (1, "1 job changed, 1 left as they were\n")
+    assert done.err.splitlines() == [f"error: {JOB}: no", "fix: x"]
+    (asked, _) = (request.body for request in stub.requests("POST", "/v1/jobs/update"))
+    assert asked["update"] == {"resources": {"memoryMib": 2048}, "timeLimitS": None}
+    none = ares("update", "--all", "--memory", "2G", "-y", "-o", "json")
+    assert (none.code, json.loads(none.out)["matched"]) == (0, 0)
+
+
+def test_update_and_requeue_of_named_jobs(stub: Stub, ares: Ares) -> None:
+    stub.on("PATCH", f"/v1/jobs/{JOB}", state("PENDING"))
+    stub.on("POST", f"/v1/jobs/{JOB}/requeue", state("PREEMPTED"), problem(409, "not-allowed", "it is PENDING"))
+    assert ares("update", JOB, "--priority", "0").out == f"{JOB} (train) PENDING\n"
+    assert stub.requests("PATCH", f"/v1/jobs/{JOB}")[0].body == {"priority": "CRITICAL"}
+    assert ares("requeue", JOB, "--reason", "slow").out == f"{JOB} (train) PREEMPTED\n"
+    assert ares("requeue", JOB).code == 1
+    nothing = ares("update", JOB)
+    assert "nothing is to be changed" in nothing.err
+    wrong = ares("update", JOB, "--memory", "lots")
+    assert "memory 'lots' is not an amount" in wrong.err
 
 
 @pytest.mark.parametrize("arguments", [[], ["--all", JOB], ["--yes"]])
@@ -400,7 +434,7 @@ def test_cancel_wants_names_or_a_choice(stub: Stub, ares: Ares, arguments: list[
     assert stub.asked == []
 
 
-@pytest.mark.parametrize(("command", "what"), [("logs", "output"), ("events", "a ledger")])
+@pytest.mark.parametrize(("command", "what"), [("events", "a ledger")])
 def test_what_only_tasks_have(stub: Stub, ares: Ares, command: str, what: str) -> None:
     missing = problem(404, "not-found")
     stub.on("GET", f"/v1/jobs/{JOB}/{command}", missing)

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 import pytest
 
-from ares.app import config_transfer, up
+from ares.app import up
 from ares.app.config import Config, ConfigError, load
 from ares.app.sections import OidcConfig
 from tests.tidy.source import SRC, python_files
@@ -97,7 +97,7 @@ def another(key: str, tmp: Path) -> tuple[str | None, object]:
 
 
 def value_at(config: Config, key: str) -> object:
-    value: Any = json.loads(config_transfer.text(config))
+    value: Any = json.loads(up.config_text(config))
     for name in key.split("."):
         value = value[name]
     return value
@@ -128,13 +128,13 @@ def supervised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Config]:
 def child(config: Config) -> Config:
     """What a process started by the supervisor reads: really through another process, its environment and its stdin."""
     script = (
-        "import sys; from pathlib import Path; from ares.app import config_transfer; from ares.app.config import load;"
-        "sys.stdout.buffer.write(config_transfer.text(load(Path('-'), {})))"
+        "import sys; from pathlib import Path; from ares.app import up; from ares.app.config import load;"
+        "sys.stdout.buffer.write(up.config_text(load(Path('-'), {})))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", script],
-        input=config_transfer.text(config),
-        env=config_transfer.environment(config),
+        input=up.config_text(config),
+        env=up.environment(config),
         capture_output=True,
         check=True,
         timeout=60,
@@ -179,16 +179,14 @@ def test_every_key_reaches_the_children(
     assert ares("up", "--foreground", "--config", str(tmp_path / "all.json"), "--set", "http.port=8650").code == 0
     (config,) = supervised
     monkeypatch.setenv("ARES_MOCK_GPU", "7")
-    assert child(config_transfer.settled(config)) == config_transfer.settled(config)
+    assert child(up.settled(config)) == up.settled(config)
     for key, value in values.items():
-        assert value_at(config_transfer.settled(config), key) == (8650 if key == "http.port" else _as_read(value)), key
+        assert value_at(up.settled(config), key) == (8650 if key == "http.port" else _as_read(value)), key
 
 
 def test_what_is_left_out_follows_from_the_rest(tmp_path: Path) -> None:
     def settled(**flags: Any) -> Config:
-        return config_transfer.settled(
-            load(None, {key.replace("__", "."): value for key, value in flags.items()}, {"HOME": "/h"})
-        )
+        return up.settled(load(None, {key.replace("__", "."): value for key, value in flags.items()}, {"HOME": "/h"}))
 
     plain = settled()
     assert (plain.node.name, plain.node.mock_gpu, plain.node.servers) == ("local", "auto", ("127.0.0.1:8643",))
@@ -215,7 +213,7 @@ def test_a_platform_that_runs_with_other_settings_says_which(
     home = tmp_path / "home"
     home.mkdir()
     running = load(None, {"http.port": 9000, "limits.jobs_max": 5}, {"ARES_HOME": str(home)})
-    config_transfer.leave(config_transfer.settled(running))
+    up.leave_config(up.settled(running))
     monkeypatch.setattr("ares.app.up.is_up", lambda home: True)
     done = ares("up", "--home", str(home), "--set", "limits.jobs_max=6", "--port", "9000")
     assert (done.code, done.err.splitlines()[0]) == (
@@ -230,7 +228,7 @@ def test_a_platform_that_runs_with_other_settings_says_which(
 
 def test_every_key_is_read_by_something() -> None:
     """A key that nothing reads could not be used, however well it is carried."""
-    texts = [path.read_text() for path in python_files(SRC) if path.name not in ("config.py", "config_transfer.py")]
+    texts = [path.read_text() for path in python_files(SRC) if path.name not in ("config.py", "up.py")]
     structs = "\n".join(texts)
     unread = [key for key in KEYS if f".{key.rpartition('.')[2]}" not in structs]
     assert unread == []

@@ -1,6 +1,7 @@
 """A real HTTP server that answers by script and remembers what it was asked."""
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -38,6 +39,13 @@ def problem(status: int, code: str, detail: str = "", fix: str = "", **headers: 
     return Say(body, status, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
+class _QuietServer(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that closes its connection with something unread is no fault, and no output of the command's."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class Stub:
     """`on` queues answers for a route; the last one stays."""
 
@@ -45,7 +53,7 @@ class Stub:
         self.asked: list[Asked] = []
         self._script: dict[tuple[str, str], list[Say]] = {}
         self._changed = threading.Condition()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _QuietServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         self._thread.start()

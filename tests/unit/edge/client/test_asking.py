@@ -106,7 +106,7 @@ def test_what_the_api_prints_can_be_submitted_again() -> None:
         ({"command": ["x"], "env": {"1A": "x"}}, "env", ""),
         ({"command": ["x"], "priority": "URGENT"}, "priority: invalid enum value 'URGENT'", "one of CRITICAL, HIGH"),
         ({"command": ["x"], "restart": False}, "restart", "one of never, on-failure, always"),
-        ({"command": ["x"], "workdir": "here"}, "workdir", "absolute path"),
+        ({"command": ["x"], "chdir": "here"}, "workdir", "absolute path"),
         ({"command": ["x"], "name": "a\nb"}, "name", ""),
         ({"command": ["x"], "resources": "all"}, "resources: expected object, got str", ""),
         ({"command": ["x"], "gpuShare": 1.5}, "GPU share '1.5' is not between", "0.5"),

@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from ares.api.jobs import JobDetail
 from ares.check.invariants.history import Answered, Asked, Back, Event, Healed, Lost, digest_of
-from ares.model.event import EventKind, LedgerEvent
 from ares.model.job import JobSpec, RetryPolicy
-from ares.model.state import ExitInfo, Fence, JobState, Phase, Placement, Result
+from ares.model.state import EventKind, ExitInfo, Fence, JobState, LedgerEvent, Phase, Placement, Result
 from ares.sim.chaos.canary import CanaryMark, Marks, read_marks
 from ares.sim.chaos.judge import RULES, ChaosCase, SeenJob, judge
 from ares.sim.chaos.plan import FAULTS, ChaosOptions, schedule

@@ -8,9 +8,7 @@ import pytest
 
 from ares.check.replay.trace import Trace, TraceJob, node
 from ares.model.job import JobSpec, Resources
-from ares.sim.learn.samples import samples_of
-from ares.sim.learn.score import score
-from ares.sim.learn.train import CannotTrain, train
+from ares.sim.learn.train import CannotTrain, samples_of, score, train
 
 ROOT = Path(__file__).parents[4]
 # In a process of its own: what trains is heavy.

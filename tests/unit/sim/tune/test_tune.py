@@ -11,11 +11,9 @@ from ares.sim.study.runs import StudyRunner, Task
 from ares.sim.study.study import Source, StudyWorld
 from ares.sim.traces.engine import ReplayOptions
 from ares.sim.traces.policies import POLICIES, policy
-from ares.sim.tune.figures import figures
 from ares.sim.tune.front import AIMS, aims, beaten, costs
-from ares.sim.tune.page import front_rows, report, verdict
-from ares.sim.tune.split import WEEK_S, TooShort, split
-from ares.sim.tune.tune import Goal, Tuned, base_policy, choose, tune
+from ares.sim.tune.page import figures, front_rows, report, verdict
+from ares.sim.tune.tune import WEEK_S, Goal, TooShort, Tuned, base_policy, choose, split, tune
 from tests.unit.sim.written import NODES, table
 
 GOAL = Goal(trials=6)

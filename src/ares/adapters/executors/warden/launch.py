@@ -4,18 +4,18 @@ import errno
 import os
 import signal
 import stat
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _ALL_SIGNALS: Final = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
-def spawn(argv: list[str], env: Mapping[str, str], null: int, log: int, *, other_user: bool = False) -> int:
-    """Starts the command in its own session. Errors name the command and what was tried. `other_user`: the command
-    runs as the caller's real user, which differs from the effective one."""
+def spawn(argv: list[str], env: Mapping[str, str], actions: Sequence[Any], *, other_user: bool = False) -> int:
+    """Starts the command in its own session, with the files that the actions of posix_spawn make. Errors name the
+    command and what was tried. `other_user`: the command runs as the caller's real user, which differs from the
+    effective one."""
     path = locate(argv[0], env)
-    actions = ((os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2))
     try:
         return os.posix_spawn(
             path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_ALL_SIGNALS,

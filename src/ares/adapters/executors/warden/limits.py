@@ -73,6 +73,11 @@ class CgroupLimits:
             _move(self._join)
             self._away = False
 
+    def join(self) -> None:
+        """Moves a child of the slot into the group. The child leaves all else as it is."""
+        if self._away:
+            _move(self._join)
+
     def _write_quota(self, microseconds: str) -> None:
         for path in self._quota:
             some, none = _QUOTA[os.path.basename(path)]

@@ -121,6 +121,8 @@ def cover(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
         empty = _empty((*closed, *own))
         fronts = _fronts(lent)
         _show(shown, empty)
+        # Ares' own files below a program that was just mounted again.
+        empty += _empty(path for path in own if _within(path, [path for path, _ in shown]))
         for path in empty:
             kernel.read_only(path)
         return MountRoom(fronts, [path for path in own if not os.path.isdir(path)])
@@ -154,7 +156,7 @@ def enclose(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
         for path, tree in writable:
             kernel.attach(tree, path)
         # Hidden paths below those that were just mounted over them.
-        again = _empty(path for path in hidden if _within(path, [one for one, _ in (*writable, *shown)]))
+        again = _empty(path for path in hidden if _within(path, [bound for bound, _ in (*writable, *shown)]))
         fronts = _fronts(lent)
         for path in again:
             kernel.read_only(path)
@@ -166,7 +168,7 @@ def device_groups(terms: MountTerms) -> list[int]:
     owners = set[int]()
     for path in _device_paths(terms.devices):
         inside = [f"{path}/{name}" for name in os.listdir(path)] if os.path.isdir(path) else []
-        owners |= {os.stat(one).st_gid for one in (path, *inside)}
+        owners |= {os.stat(device).st_gid for device in (path, *inside)}
     return sorted(owners - {0})
 
 

@@ -37,6 +37,12 @@ class Inherited:
     def spared(self) -> bool:
         return self._oom_own == _NEVER
 
+    def renew(self) -> None:
+        """In a child of the slot, which has the slot's settings and an OOM score of its own."""
+        with contextlib.suppress(OSError):
+            os.close(self._oom_fd)
+            self._oom_fd = os.open("/proc/self/oom_score_adj", os.O_RDWR)
+
     @contextlib.contextmanager
     def taken_on(self, oom_score_adj: int, boxed: bool, pin: Pin | None, log: int) -> Generator[None, None, None]:
         """Has the settings during the block. Raises ValueError when a required pin is not possible."""

@@ -1,13 +1,10 @@
 """The sandbox of a slot. Its first attempt names the tenant; the slot then drops privileges for all its attempts."""
 
 import contextlib
-import resource
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ares.adapters.executors.warden import kernel, mounts, privileges, seccomp
-
-FINAL: Final = (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)
 
 
 class Cage(NamedTuple):

@@ -13,6 +13,8 @@ PLACES: Final = ("/tmp", "/var/tmp", "/dev/shm")
 _QUEUES: Final = "/dev/mqueue"
 _SHARED: Final = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
 _MODE: Final = 0o1777
+# Of directories on the way to a mount below one of the places.
+_MODE_OF_WAYS: Final = 0o755
 # With more entries than this the slot is retired, and the kernel frees them.
 _REMOVED_MAX: Final = 10_000
 
@@ -78,26 +80,34 @@ class Scratch:
             for place in PLACES:
                 if os.path.isdir(place):
                     os.chmod(place, _MODE)
-            left = _REMOVED_MAX
+            left, device = _REMOVED_MAX, os.fstat(self._whole).st_dev
             for place in PLACES:
-                left = _remove_below(place, left)
+                left = _remove_below(place, left, device)
         except OSError:
             return False
         return not self._used()
 
 
-def _remove_below(folder: str, left: int) -> int:
-    """Removes at most `left` entries and returns how many are left of that. Raises OSError when there are more."""
+def _remove_below(folder: str, left: int, device: int) -> int:
+    """Removes at most `left` entries and returns how many are left of that. Raises OSError when there are more.
+
+    Mounts below the folder stay, with the directories on the way to them: programs that attempts may read, and the
+    operator's directories that they may write to."""
     with os.scandir(folder) as entries:
         found = list(islice(entries, left + 1))
     left -= len(found)
     if left < 0:
         raise OSError("too much to remove one by one")
     for entry in found:
+        if entry.stat(follow_symlinks=False).st_dev != device:
+            continue
         if entry.is_dir(follow_symlinks=False):
             os.chmod(entry.path, 0o700)
-            left = _remove_below(entry.path, left)
-            os.rmdir(entry.path)
+            left = _remove_below(entry.path, left, device)
+            if os.listdir(entry.path):
+                os.chmod(entry.path, _MODE_OF_WAYS)
+            else:
+                os.rmdir(entry.path)
         else:
             os.unlink(entry.path)
     return left

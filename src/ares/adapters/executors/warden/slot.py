@@ -10,13 +10,14 @@ import socket
 import struct
 from collections.abc import Generator
 from math import inf
-from typing import Final
+from typing import Final, NoReturn
 
 from ares.adapters.executors.warden import kernel, mounts, privileges, sandbox
+from ares.adapters.executors.warden.keeper import EntryOrder, keep
 from ares.adapters.executors.warden.launch import spawn
 from ares.adapters.executors.warden.limits import SLOT_OVERHEAD_MIB, CgroupLimits
 from ares.adapters.executors.warden.placement import Inherited, Pin
-from ares.adapters.executors.warden.wire import CREDENTIALS, DEADLINE, FINISHED, receive
+from ares.adapters.executors.warden.wire import CREDENTIALS, DEADLINE, FINISHED, receive, receive_files
 
 # ---- resource limits: the slot sets its own for each attempt, which inherits them
 
@@ -96,6 +97,8 @@ class WardenSlot:
         self._cpu_s = 0.0
         self._rss_kib = 0
         self._inherited = Inherited(spared=limits.holds_memory())
+        # OOM score and pin of the attempt, for sessions in it.
+        self._settings: tuple[int, Pin | None] = (0, None)
 
     def serve(self) -> None:
         """Runs attempts until the agent closes the socket."""
@@ -162,6 +165,7 @@ class WardenSlot:
             self._room.take_back()
             self._agent.send(b"E" + str(error).encode(errors="replace")[:4000])
             return
+        self._settings = (oom_score_adj, pin)
         self._cpu_s, self._rss_kib = 0.0, 0
         expired, quick = False, self._ends_soon()
         if not quick:
@@ -241,10 +245,10 @@ class WardenSlot:
                 elif fd == self._warden:
                     self.end()
                 else:
-                    deadline = self._command(receive(self._agent), deadline)
+                    deadline = self._command(*receive_files(self._agent), deadline)
         return expired
 
-    def _command(self, message: bytes, deadline: float) -> float:
+    def _command(self, message: bytes, files: list[int], deadline: float) -> float:
         kind = message[:1]
         if kind == b"D":
             return max(deadline, DEADLINE.unpack(message)[1])
@@ -254,9 +258,34 @@ class WardenSlot:
                 os.killpg(self._main, message[1])
         elif kind == b"K":
             self._kill_all()
+        elif kind == b"N" and files:
+            self._enter(EntryOrder(*marshal.loads(message[1:])), files)
         else:
             self.end()
         return deadline
+
+    def _enter(self, order: EntryOrder, files: list[int]) -> None:
+        """Forks the keeper of a session into the attempt: its group, limits, user and place."""
+        slot = os.getpid()
+        # Where there can be no further process, the agent sees the end of the keeper's socket.
+        with contextlib.suppress(OSError):
+            if os.fork() == 0:
+                self._become_keeper(order, files, slot)
+        for fd in files:
+            os.close(fd)
+
+    def _become_keeper(self, order: EntryOrder, files: list[int], slot: int) -> NoReturn:
+        control, cage, (oom_score_adj, pin) = socket.socket(fileno=files[0]), self._cage, self._settings
+        assert cage is not None, "an attempt runs here"
+        self._agent.close()
+        os.close(self._signals)
+        try:
+            self._limits.join()
+            self._inherited.renew()
+            with self._inherited.taken_on(oom_score_adj, cage.sandbox, pin, self._null):
+                keep(control, files[1:], order, slot, cage.uid)
+        finally:
+            os._exit(1)
 
     def _reap(self, flags: int) -> bool:
         """Collects children that ended. False when none is left."""
@@ -304,7 +333,8 @@ def _spawned(argv: list[str], env: dict[str, str], cwd: str, null: int, log: int
     if uid >= 0 and not os.access(cwd, os.X_OK):
         # The slot itself can enter it, but the attempt's user cannot.
         raise ValueError(f"cannot enter the working directory {cwd}: Permission denied for user {uid}")
-    return spawn(argv, env, null, log, other_user=uid >= 0)
+    actions = ((os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2))
+    return spawn(argv, env, actions, other_user=uid >= 0)
 
 
 @contextlib.contextmanager

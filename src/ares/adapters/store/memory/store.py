@@ -2,13 +2,15 @@
 
 import asyncio
 from bisect import bisect_left, bisect_right, insort
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from ares.adapters.store.evaluate import Txn, evaluate, remove_keys
 from ares.adapters.store.history import History
 from ares.adapters.store.leases import Leases
 from ares.adapters.store.limits import check_key, check_txn, prefix_end
-from ares.adapters.store.memory.faults import Faults
 from ares.ports.clock import Clock
 from ares.ports.store import (
     KV,
@@ -22,6 +24,30 @@ from ares.ports.store import (
     StoreUnavailable,
     Unknown,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFault:
+    """`delay_s` passes before the transaction is carried out, and for `late` after the answer."""
+
+    kind: Literal["refused", "delayed", "request_lost", "reply_lost", "late"]
+    delay_s: float = 0.0
+
+
+class Faults:
+    """The faults of the next transactions, in order. A simulation overrides `take`."""
+
+    def __init__(self) -> None:
+        self._next: deque[StoreFault | None] = deque()
+        # A lease ends after this part of its time: below 1 early, above 1 late.
+        self.lease_stretch = 1.0
+
+    def next(self, *faults: StoreFault | None) -> None:
+        """None stands for a transaction without a fault."""
+        self._next.extend(faults)
+
+    def take(self) -> StoreFault | None:
+        return self._next.popleft() if self._next else None
 
 
 class Keys:

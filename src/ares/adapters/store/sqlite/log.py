@@ -98,9 +98,9 @@ def _header(file: BinaryIO, path: str) -> _Header:
 
 def _sums(data: bytes, before: Sums, big: bool) -> Sums:
     """SQLite's own checksum of logs."""
-    one, two = before
+    first, second = before
     words = unpack(f"{'>' if big else '<'}{len(data) // 4}I", data)
     for even, odd in zip(words[::2], words[1::2], strict=True):
-        one = (one + even + two) & _WORD
-        two = (two + odd + one) & _WORD
-    return one, two
+        first = (first + even + second) & _WORD
+        second = (second + odd + first) & _WORD
+    return first, second

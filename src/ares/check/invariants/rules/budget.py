@@ -58,7 +58,7 @@ class Budget(Rule):
             self.tested += 1
             if after.restarts - before.restarts != kinds.count("restarted") or (spec and spec.restart != "always"):
                 self.blame(step.job, f"{after.restarts} restarts after {before.restarts}, by {', '.join(kinds)}")
-        if "preempted" in kinds:
+        if "preempted" in kinds or "requeue-requested" in kinds:
             self._preempted(step)
         if after.manual_retries != before.manual_retries or after.manual_retries > _MANUAL_MAX:
             self.tested += 1
@@ -92,13 +92,13 @@ class Budget(Rule):
     def _preempted(self, step: CommittedStep) -> None:
         job = step.job
         for entry in step.entries:
-            if entry.kind != "preempted":
+            if entry.kind not in ("preempted", "requeue-requested"):
                 continue
             self.tested += 1
             self._causes[job] = self._causes.get(job, 0) + 1
             if entry.data.rule in _CAPPED:
                 left = self._left[job] = self._left.get(job, 0) + 1
-                cap = max((one.preemption.cap for one in self.books.in_force), default=None)
+                cap = max((profile.preemption.cap for profile in self.books.in_force), default=None)
                 if cap is not None and left > cap:
                     self.blame(job, f"left its place {left} times for others, the cap is {cap}")
 
@@ -136,4 +136,4 @@ class Budget(Rule):
         self._left.clear()
         self._sent_off.clear()
         states = self.books.states.values()
-        self._causes = {one.id: one.attempt for one in states}
+        self._causes = {state.id: state.attempt for state in states}

@@ -67,4 +67,6 @@ class Checkpoints(Rule):
 
     def restored(self) -> None:
         kept = self.books.checkpoints
-        self._newest = {job: _Saved(one.fence, one.seq, one.sha256) for job, one in kept.items()}
+        self._newest = {
+            job: _Saved(checkpoint.fence, checkpoint.seq, checkpoint.sha256) for job, checkpoint in kept.items()
+        }

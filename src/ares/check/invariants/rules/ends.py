@@ -126,7 +126,7 @@ class Recovery(Rule):
         if not isinstance(before or after, Lease):
             self._begin_anew()
         elif isinstance(after, Lease) and not (isinstance(before, Lease) and after.renewed_at == before.renewed_at):
-            for due in [one for one in self._due if one.node == after.node]:
+            for due in [order for order in self._due if order.node == after.node]:
                 self._due[due] = max(self._due[due], self.books.t)
 
     def step(self, step: CommittedStep) -> None:
@@ -136,7 +136,7 @@ class Recovery(Rule):
             if place.node in self._lost:
                 self._due[_Due(place.node, step.job, place.rank)] = self.books.t
         held = self.books.alive.get(step.job, {})
-        for due in [one for one in self._due if one.job == step.job and one.rank not in held]:
+        for due in [order for order in self._due if order.job == step.job and order.rank not in held]:
             self._settle(due, self.books.t)
 
     def hear(self, event: Event) -> None:
@@ -147,7 +147,7 @@ class Recovery(Rule):
                 self._due.setdefault(_Due(event.node, job, rank), t)
         elif isinstance(event, Back):
             self._lost.pop(event.node, None)
-            for due in [one for one in self._due if one.node == event.node]:
+            for due in [order for order in self._due if order.node == event.node]:
                 self._settle(due, t)
         elif isinstance(event, Ended):
             for due in list(self._due):
@@ -206,7 +206,7 @@ class Cancelled(Rule):
         self.tested += 1
         books = self.books
         if job in books.arrays:
-            for task in [one for one in books.states.values() if one.array == job and one.phase not in ENDED]:
+            for task in [task for task in books.states.values() if task.array == job and task.phase not in ENDED]:
                 self.blame(task.id, f"the cancel of its array was acknowledged, and it is {task.phase}")
             return
         state = books.states.get(job)

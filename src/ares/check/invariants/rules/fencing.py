@@ -6,14 +6,16 @@ from ares.check.invariants.records import BOUND, ENDED, NO_FENCE, Entry, Fence, 
 from ares.check.invariants.rule import Rule
 from ares.check.invariants.scene import Rank, Scene
 
-_END_KINDS = frozenset({"succeeded", "failed", "cancelled", "unknown"})
+_END_KINDS = frozenset({"succeeded", "failed", "cancelled", "unknown", "unmet"})
 # Entries by an attempt or about it: they carry its fence.
 _GUARDED = frozenset(
     {"started", "rank-started", "rank-exited", "succeeded", "failed", "retrying", "restarted", "resized", "lease-lost",
-     "preempted"}
+     "preempted", "requeue-requested"}
 )  # fmt: skip
 # With these an attempt is over.
-_OVER = frozenset({"succeeded", "failed", "retrying", "restarted", "preempted", "cancelled", "unknown"})
+_OVER = frozenset(
+    {"succeeded", "failed", "retrying", "restarted", "preempted", "requeue-requested", "cancelled", "unknown"}
+)
 
 
 class Terminal(Rule):

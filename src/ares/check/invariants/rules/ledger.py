@@ -6,6 +6,8 @@ from ares.check.invariants.records import BOUND, Leader, Place, State
 from ares.check.invariants.rule import Rule
 from ares.check.invariants.scene import Scene
 
+_BORN = ("PENDING", "WAITING")
+
 
 class Ownership(Rule):
     """A grant, and the room made for one, is committed only while the leadership it was decided under is in force:
@@ -87,7 +89,7 @@ class Ledger(Rule):
             self.blame(step.job, f"entries {numbers} were written, its record went from {last} to {after.seq}")
         elif step.entries[-1].phase != after.phase:
             self.blame(step.job, f"its last entry says {step.entries[-1].phase}, its record {after.phase}")
-        if before is None and (after.phase, after.seq) != ("PENDING", 1):
+        if before is None and (after.phase not in _BORN or after.seq != 1):
             self.blame(step.job, f"was born {after.phase} with entry {after.seq}")
         self._who_lives(step, after)
         for entry in step.entries:

@@ -8,6 +8,9 @@ from ares.check.invariants.records import BOUND, State, fence_of
 from ares.check.invariants.rule import Rule
 from ares.check.invariants.scene import Rank, Scene
 
+# With these an attempt may save its work before it ends.
+_SAVING = frozenset({"preempted", "requeue-requested"})
+
 
 class _Taken(NamedTuple):
     """When a fence was revoked, and how long the processes under it may take to end."""
@@ -38,7 +41,7 @@ class Zombie(Rule):
         if before is None or after is None or before.phase not in BOUND:
             return
         fence = before.fence
-        lost = {one.rank for entry in step.entries if entry.kind == "resized" for one in entry.data.lost}
+        lost = {loss.rank for entry in step.entries if entry.kind == "resized" for loss in entry.data.lost}
         if after.fence != fence:
             for place in (*before.placements, *before.leaving):
                 self._take(step, before, Rank(step.job, fence, place.rank))
@@ -52,7 +55,7 @@ class Zombie(Rule):
         leaves_s = 0.0
         if told:
             spec = self.books.spec_of(state)
-            leaves_s = 30.0 if spec is None else spec.grace_s + spec.preemption.wait_s * ("preempted" in kinds)
+            leaves_s = 30.0 if spec is None else spec.grace_s + spec.preemption.wait_s * (not _SAVING.isdisjoint(kinds))
         self._taken.setdefault(rank, _Taken(self.books.t, leaves_s if told else 0.0, kinds[0] if kinds else "nothing"))
 
     def hear(self, event: Event) -> None:

@@ -39,15 +39,18 @@ class Quota(Rule):
             self._within_quota(step.job, after.tenant)
         if step.added:
             self.tested += 1
-            for place in {(one.node, one.incarnation): one for one in step.added}.values():
+            for place in {(place.node, place.incarnation): place for place in step.added}.values():
                 self._fits(step.job, after, place)
             self._within_shares(step.job, after)
+            self._within_throttle(step.job, after)
         if (after.hold or after.evicting) and after.phase not in _WAITING:
             self.blame(step.job, f"is {after.phase}, and room is kept for it")
         for entry in step.entries:
             if entry.kind == "preempted" and entry.data.rule in _FOR_ANOTHER:
                 self.tested += 1
-                if not any(one.phase == "PENDING" and step.job in one.evicting for one in self.books.states.values()):
+                if not any(
+                    state.phase == "PENDING" and step.job in state.evicting for state in self.books.states.values()
+                ):
                     self.blame(step.job, "leaves its place, and nobody waits for it")
 
     # ---- quotas
@@ -63,11 +66,25 @@ class Quota(Rule):
         created: defaultdict[str | None, int] = defaultdict(int)
         for state in mine:
             created[state.array] += 1
-        arrays = (one for one in self.books.arrays.values() if one.tenant == tenant and not one.expanded)
-        used = sum(state.phase not in ENDED for state in mine) + sum(one.tasks - created[one.id] for one in arrays)
+        arrays = (array for array in self.books.arrays.values() if array.tenant == tenant and not array.expanded)
+        used = sum(state.phase not in ENDED for state in mine) + sum(
+            array.tasks - created[array.id] for array in arrays
+        )
         # Jobs come in pieces: the threshold cuts nothing off.
         if used > limit.hard:
             self.blame(job, f"{tenant} has {used} jobs with it, its quota is {limit.hard:g}")
+
+    def _within_throttle(self, job: str, state: State) -> None:
+        """Tasks of a throttled array that may be alive are no more than may be, at each grant of one."""
+        array = None if state.array is None else self.books.arrays.get(state.array)
+        if array is None or array.throttle is None:
+            return
+        self.tested += 1
+        states = self.books.states
+        tasks = (states.get(task) for task, ranks in self.books.alive.items() if ranks)
+        alive = sum(task is not None and task.array == array.id for task in tasks)
+        if alive > array.throttle:
+            self.blame(job, f"{alive} tasks of array {array.id} have a place, {array.throttle} may at once")
 
     # ---- machines
 
@@ -77,7 +94,7 @@ class Quota(Rule):
             self.blame(job, f"was granted {place.node} in incarnation {place.incarnation}, which never was")
             return
         held = self.books.on_node[place.node].values()
-        cpu, memory = sum(one.cpu_milli for one in held), sum(one.memory_mib for one in held)
+        cpu, memory = sum(rank.cpu_milli for rank in held), sum(rank.memory_mib for rank in held)
         most_cpu, most_memory = self._most(machine, state)
         if cpu > most_cpu:
             self.blame(job, f"{place.node}: {cpu} of {most_cpu} milli-CPUs are given away")
@@ -100,10 +117,10 @@ class Quota(Rule):
 
     def _devices_fit(self, job: str, machine: Machine, held: Iterable[Place]) -> None:
         given: defaultdict[object, int] = defaultdict(int)
-        for one in held:
-            for gpu in one.gpus:
-                given[f"GPU {gpu}"] += one.gpu_milli
-            for ids in one.devices.values():
+        for place in held:
+            for gpu in place.gpus:
+                given[f"GPU {gpu}"] += place.gpu_milli
+            for ids in place.devices.values():
                 for device in ids:
                     given[device] += _WHOLE
         for device, share in given.items():
@@ -141,7 +158,7 @@ class Quota(Rule):
                 used["memory"] += place.memory_mib
                 used["gpu"] += len(place.gpus) * place.gpu_milli
         for resource, amount in used.items():
-            limits = [one.get(resource) for one in hard]
+            limits = [share.get(resource) for share in hard]
             if None not in limits:
                 self.tested += 1
                 most = max(limit for limit in limits if limit is not None)

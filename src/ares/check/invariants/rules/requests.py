@@ -50,10 +50,14 @@ class Dedup(Rule):
             other = self._request_of.setdefault(after.job, name)
             if other != name:
                 self.blame(after.job, f"stands for two requests: {other[1]!r} and {name[1]!r}")
-            if after.job not in self.books.states and after.job not in self.books.arrays:
+            if not self._kept(after.job):
                 self.blame(after.job, f"request {name[1]!r} is noted for it, and it was not created with that")
-        elif before is not None and (before.job in self.books.states or before.job in self.books.arrays):
+        elif before is not None and self._kept(before.job):
             self.blame(before.job, f"request {name[1]!r} was forgotten while its job is kept: a repeat makes another")
+
+    def _kept(self, name: str) -> bool:
+        """Whether there is a job, an array or a workflow of this id."""
+        return name in self.books.states or name in self.books.arrays or name in self.books.flows
 
     def hear(self, event: Event) -> None:
         if isinstance(event, Asked):

@@ -16,8 +16,9 @@ _KEEPS_RESULT = ("SUCCEEDED", "FAILED")
 class OneResult(Rule):
     """A job has at most one result, written in the commit that ends it, by the attempt whose fence was valid then.
 
-    SUCCEEDED has a result without a failure and FAILED one with it; whatever else has none. A value that is an object
-    with a "fence" was made by a process with that fence. What clients were shown is what was committed before."""
+    SUCCEEDED has a result without a failure and FAILED one with it, unless its needs were not met; whatever else has
+    none. A value that is an object with a "fence" was made by a process with that fence. What clients were shown is
+    what was committed before."""
 
     id = "E5"
     title = "one result, and everybody sees the same"
@@ -37,11 +38,16 @@ class OneResult(Rule):
             elif result.fence != before.fence:
                 self.blame(step.job, f"a result of fence {result.fence} was committed, {before.fence} was valid")
             self._made_by(step.job, result)
-            if len({one.path for one in result.outputs}) < len(result.outputs):
+            if len({file.path for file in result.outputs}) < len(result.outputs):
                 self.blame(step.job, "its result has two files of one path")
         if after is None or not step.wrote:
             return
-        if after.phase in _KEEPS_RESULT and (before is None or before.phase not in ENDED):
+        if any(entry.kind == "unmet" for entry in step.entries):
+            # Nothing of it ever ran.
+            self.tested += 1
+            if result is not None:
+                self.blame(step.job, f"a result was committed, and its needs were not met: it is {after.phase}")
+        elif after.phase in _KEEPS_RESULT and (before is None or before.phase not in ENDED):
             self.tested += 1
             if result is None:
                 self.blame(step.job, f"became {after.phase} without a result")
@@ -80,7 +86,7 @@ class OneResult(Rule):
             if job in self.books.states:
                 self.blame(job, f"a client was shown {len(seen)} of its results, and none is committed")
             return
-        committed = {"": digest_of(result.value), **{one.path: one.sha256 for one in result.outputs}}
+        committed = {"": digest_of(result.value), **{file.path: file.sha256 for file in result.outputs}}
         for path, digest in seen.items():
             self.tested += 1
             if committed.get(path) != digest:

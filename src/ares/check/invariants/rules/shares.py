@@ -73,7 +73,7 @@ class OwnShare(Rule):
             self._moments.popleft()
 
     def _judge(self, job: str, victim: State, soft: dict[str, int]) -> None:
-        asker = next((one for one in self.books.states.values() if job in one.evicting), None)
+        asker = next((state for state in self.books.states.values() if job in state.evicting), None)
         if asker is None or asker.tenant == victim.tenant or not {asker.tenant, victim.tenant} <= soft.keys():
             return
         if any(place.gpus for place in asker.hold):

@@ -45,7 +45,7 @@ def rank(facts: JobFacts, shares: Shares, order: OrderPolicy, now: float) -> tup
     """The primary sum, and the secondary one for jobs whose primary sums are equal. Larger comes sooner."""
 
     def total(weights: tuple[Weight, ...]) -> float:
-        return fsum([one.weight * FACTORS[one.name](facts, shares, order, now) for one in weights])
+        return fsum([factor.weight * FACTORS[factor.name](facts, shares, order, now) for factor in weights])
 
     return total(order.primary), total(order.secondary)
 
@@ -54,10 +54,10 @@ def explain(facts: JobFacts, shares: Shares, order: OrderPolicy, now: float) -> 
     """Every term of the rank, in the order of the policy."""
 
     def shown(weights: tuple[Weight, ...], which: Literal["primary", "secondary"]) -> list[FactorShown]:
-        values = [(one, FACTORS[one.name](facts, shares, order, now)) for one in weights]
+        values = [(factor, FACTORS[factor.name](facts, shares, order, now)) for factor in weights]
         return [
-            FactorShown(name=one.name, value=value, weight=one.weight, product=one.weight * value, sum=which)
-            for one, value in values
+            FactorShown(name=factor.name, value=value, weight=factor.weight, product=factor.weight * value, sum=which)
+            for factor, value in values
         ]
 
     return (*shown(order.primary, "primary"), *shown(order.secondary, "secondary"))

@@ -5,7 +5,6 @@ from math import inf
 from typing import NamedTuple
 
 from ares.core.ask import Ask
-from ares.core.queue.drf import Amounts
 from ares.core.queue.shares import Shares
 from ares.model.profile import OrderPolicy
 
@@ -24,18 +23,10 @@ class JobFacts(NamedTuple):
     runs_s: float = inf
     ask: Ask = Ask()
 
-    # On demand: every ranked job has these, and few factors look at them.
-
     @property
     def width(self) -> float:
         """How many GPUs the job asks for in all, or CPUs where it asks for none."""
         return (self.ask.gpus_milli or self.ask.cpu_milli) * self.ask.ranks / 1000
-
-    @property
-    def asked(self) -> Amounts:
-        """What the job asks for in all."""
-        ask = self.ask
-        return Amounts(ask.cpu_milli * ask.ranks, ask.memory_mib * ask.ranks, ask.gpus_milli * ask.ranks)
 
 
 # The last argument is the time. About 0 to 1, larger is sooner; placing a job must never raise it.

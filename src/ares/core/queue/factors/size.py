@@ -1,7 +1,9 @@
-"""How wide the job is: 1 for a job that asks for half of the cluster or more.
+"""How wide the job is, as far as it has waited: 1 for half of the cluster or more after `ageing_s`.
 
 By the resource it asks most of. Small jobs find gaps, wide ones have to be first; beside a job of half the cluster
-there is no room for another one like it, so wider counts no more than that.
+there is no room for another one like it, so wider counts no more than that. It grows with the waiting time, so that a
+wide job that just came passes no narrower one that has waited for hours. A job of one GPU, or of one CPU, waits for
+one other to end, as any job would: it is not wide, however small the cluster.
 """
 
 from ares.core.queue.factors.factor import JobFacts
@@ -11,5 +13,9 @@ from ares.model.profile import OrderPolicy
 _WIDEST = 0.5
 
 
-def size(facts: JobFacts, shares: Shares, _order: OrderPolicy, _now: float) -> float:
-    return min(1.0, shares.part(facts.asked) / _WIDEST)
+def size(facts: JobFacts, shares: Shares, order: OrderPolicy, now: float) -> float:
+    ask, waited = facts.ask, (now - facts.submitted_at) / order.ageing_s
+    if waited <= 0.0 or facts.width <= 1.0:
+        return 0.0
+    part = ask.ranks * shares.part(ask.cpu_milli, ask.memory_mib, ask.gpus_milli) / _WIDEST
+    return min(1.0, waited) * min(1.0, part)

@@ -31,7 +31,7 @@ class _LikeJobs:
 
 
 def allocate(trial: Trial) -> None:
-    settled = trial.cluster.waiting.settled
+    settled = trial.waiting.settled
     if settled is None:
         _ByClass(trial).run()
     else:
@@ -121,38 +121,40 @@ class _ByClass(_Allocation):
 
     def _step(self, turn: RankedClass) -> bool:
         """Places the next job of the class; False when that is not possible."""
-        one = turn.job_class
-        found = self._next(self._round.key_of(turn.job, one.key))
+        job_class = turn.job_class
+        found = self._next(self._round.key_of(turn.job, job_class.key))
         if found is None:
             return False
-        self._round.note_placed(turn.job, one.key, one.id, found)
+        self._round.note_placed(turn.job, job_class.key, job_class.id, found)
         turn.done += 1
         return True
 
     def _rush(self, turn: RankedClass) -> bool:
         """No other class can come in between: the rest of this class at once. False when a job found no place."""
-        one, trial = turn.job_class, self._round
-        if not _simple(one.key) or one.key.asks[0].runs or trial.profile.shares or self._turns.passed_over:
+        job_class, trial = turn.job_class, self._round
+        if not _simple(job_class.key) or job_class.key.asks[0].runs or trial.profile.shares or self._turns.passed_over:
             return True
-        while not trial.full and turn.done < len(one.line):
-            wanted = min(trial.profile.max_placements_per_cycle - len(trial.placed), len(one.line) - turn.done)
+        while not trial.full and turn.done < len(job_class.line):
+            wanted = min(trial.profile.max_placements_per_cycle - len(trial.placed), len(job_class.line) - turn.done)
             self._end_run()
-            taken = place_many(trial.evaluations, trial.txn, one.key.asks[0], wanted)
+            taken = place_many(trial.evaluations, trial.txn, job_class.key.asks[0], wanted)
             for extra in reversed(taken[wanted:]):
                 trial.txn.give(extra)
-            jobs = [job_of(one.line.nth(turn.done + at)) for at in range(min(wanted, len(taken)))]
-            trial.note_run(jobs, one.key, one.id, taken[:wanted])
+            jobs = [job_of(job_class.line.nth(turn.done + at)) for at in range(min(wanted, len(taken)))]
+            trial.note_run(jobs, job_class.key, job_class.id, taken[:wanted])
             turn.done += len(jobs)
             if not jobs:
                 return False
         return True
 
     def _leave(self, turn: RankedClass) -> None:
-        one, reserved = turn.job_class, self._round.cluster.reserved
-        line = (job_of(one.line.nth(at)) for at in range(turn.done, len(one.line)))
+        job_class, reserved = turn.job_class, self._round.cluster.reserved
+        line = (job_of(job_class.line.nth(at)) for at in range(turn.done, len(job_class.line)))
         # Room is being made for some of these jobs: the next job need not wait until they have it.
-        first = next((job for job in line if job not in reserved), job_of(one.line.nth(turn.done)))
-        self._round.left[one.id] = LeftOut(class_id=one.id, jobs=len(one.line) - turn.done, first_job=first)
+        first = next((job for job in line if job not in reserved), job_of(job_class.line.nth(turn.done)))
+        self._round.left[job_class.id] = LeftOut(
+            class_id=job_class.id, jobs=len(job_class.line) - turn.done, first_job=first
+        )
 
 
 class _ByJob(_Allocation):
@@ -178,28 +180,28 @@ class _ByJob(_Allocation):
                 break
             if not trial.reach(job):
                 break
-            one = trial.cluster.waiting.class_of(job)
-            assert one is not None, f"{job} waits"
+            job_class = trial.waiting.class_of(job)
+            assert job_class is not None, f"{job} waits"
             # In most cycles the first in line still has no room: a quick look saves the long one.
-            key = trial.key_of(job, one.key)
-            found = self._next(key) if trial.placed or self._behind.may_fit(one, inf) else None
+            key = trial.key_of(job, job_class.key)
+            found = self._next(key) if trial.placed or self._behind.may_fit(job_class, inf) else None
             if found is not None:
-                trial.note_placed(job, one.key, one.id, found)
-            elif self._waits(job, one):
+                trial.note_placed(job, job_class.key, job_class.id, found)
+            elif self._waits(job, job_class):
                 trial.behind = (self._behind, self._rest(at))
                 return
             else:
                 through.add(number)
-                trial.left[number] = LeftOut(class_id=number, jobs=len(one.line), first_job=job)
+                trial.left[number] = LeftOut(class_id=number, jobs=len(job_class.line), first_job=job)
         self._end_run()
 
     def _rest(self, at: int) -> Iterator[tuple[str, JobClass]]:
-        waiting = self._round.cluster.waiting
+        waiting = self._round.waiting
         for _, _, place in self._line[at:] if at else self._line:
             if place[3] in self._placed or place[4] in self._behind.closed:
                 continue
-            if (one := waiting.class_of(place[3])) is not None:
-                yield place[3], one
+            if (job_class := waiting.class_of(place[3])) is not None:
+                yield place[3], job_class
 
 
 def _simple(key: ClassKey) -> bool:

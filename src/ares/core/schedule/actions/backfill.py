@@ -43,7 +43,7 @@ class BackfillPass:
     def __init__(self, trial: Trial) -> None:
         self._round = trial
         self._cluster = trial.cluster
-        self._waiting = trial.cluster.waiting
+        self._waiting = trial.waiting
         self._policy = trial.profile.backfill
         self._strategy = strategy_of(trial.profile)
         self._kept = trial.cluster.promises
@@ -70,36 +70,36 @@ class BackfillPass:
         resumes = self._strategy == "greedy" and self._round.resumes
         return self._strategy == "conservative" or bool(self._round.claims) or resumes
 
-    def waits(self, job: str, one: JobClass) -> bool:
+    def waits(self, job: str, job_class: JobClass) -> bool:
         """The job found no place. Whether jobs behind may not simply pass it."""
-        if self._strategy == "greedy" or self._has_its_own(one):
+        if self._strategy == "greedy" or self._has_its_own(job_class):
             return False
         if self._strategy == "strict":
-            return self._could_ever(one)
+            return self._could_ever(job_class)
         self._begin_placed()
-        return self._promise(job, one)
+        return self._promise(job, job_class)
 
     # ---- jobs behind
 
     def run(self, rest: Iterable[Candidate]) -> None:
         trial = self._round
         self._begin_placed()
-        for job, one in self._resumed(self._in_order(rest)):
+        for job, job_class in self._resumed(self._in_order(rest)):
             if len(trial.placed) >= trial.profile.max_placements_per_cycle:
                 trial.more = True
                 break
             if not trial.reach(job):
                 break
-            if self._hopeless(job, one):
+            if self._hopeless(job, job_class):
                 continue
             if job in trial.promises:
-                self._leave(job, one)
+                self._leave(job, job_class)
             elif self._strategy == "conservative" and self._stands(job):
                 self._keep(job)
-                self._leave(job, one)
-            elif not self._start(job, one):
-                self._found_none(job, one)
-                if self._strategy == "strict" and not self._has_its_own(one) and self._could_ever(one):
+                self._leave(job, job_class)
+            elif not self._start(job, job_class):
+                self._found_none(job, job_class)
+                if self._strategy == "strict" and not self._has_its_own(job_class) and self._could_ever(job_class):
                     break
         # Jobs that this cycle did not come to keep their promises.
         keeps = self._strategy == "conservative" or (trial.budget is not None and trial.budget.spent)
@@ -108,14 +108,17 @@ class BackfillPass:
                 trial.promises.setdefault(job, kept)
         trial.claims.lift()
 
-    def _found_none(self, job: str, one: JobClass) -> None:
-        if not self._could_ever(one) and job not in self._kept:
-            self.closed.add(one.id)
-        elif self._entitled(one):
-            self._promise(job, one)
-        elif one.shortest_s >= self._refused.get(one.id, _EVER):
-            self.closed.add(one.id)
-        self._leave(job, one)
+    def _found_none(self, job: str, job_class: JobClass) -> None:
+        if not self._could_ever(job_class) and job not in self._kept:
+            self.closed.add(job_class.id)
+        elif self._entitled(job_class):
+            self._promise(job, job_class)
+        # Where there is no room even for the shortest job of the class, the others need not be looked at.
+        elif job_class.shortest_s >= self._refused.get(job_class.id, _EVER) or not (
+            self._round.paced or self.may_fit(job_class, job_class.shortest_s)
+        ):
+            self.closed.add(job_class.id)
+        self._leave(job, job_class)
 
     def _resumed(self, rest: Iterator[Candidate]) -> Iterator[Candidate]:
         """Jobs that the last cycle did not come to, then the others. No job loses by it: promised room is held, and
@@ -144,12 +147,12 @@ class BackfillPass:
         """So many jobs that wait for room. Jobs that could never run, are over a limit or have room of their own are
         told so and do not count: however many there are, the jobs behind them are looked at."""
         seen = 0
-        for job, one in rest:
-            if self._could_ever(one) and not self._has_its_own(one):
+        for job, job_class in rest:
+            if self._could_ever(job_class) and not self._has_its_own(job_class):
                 if seen >= self._policy.depth:
                     return
                 seen += 1
-            yield job, one
+            yield job, job_class
 
     def _shortest_first(self, rest: Iterator[Candidate]) -> Iterator[Candidate]:
         while len(self._round.promises) < self._policy.reservations:
@@ -160,50 +163,50 @@ class BackfillPass:
             yield candidate
         yield from sorted(rest, key=lambda candidate: self._waiting.likely_of(candidate[0]))
 
-    def _hopeless(self, job: str, one: JobClass) -> bool:
+    def _hopeless(self, job: str, job_class: JobClass) -> bool:
         """A quick look at most jobs behind: no room, no promise to make, and no caller that wants the reason."""
         if self._round.tells or self._strategy not in ("easy", "aggressive"):
             return False
         if len(self._round.promises) < self._policy.reservations or self._waiting.gap_of(job) is not None:
             return False
         runs_s = self._round.runs_of(job)
-        return runs_s >= self._refused.get(one.id, _EVER) or not self.may_fit(one, runs_s)
+        return runs_s >= self._refused.get(job_class.id, _EVER) or not self.may_fit(job_class, runs_s)
 
-    def _start(self, job: str, one: JobClass) -> bool:
+    def _start(self, job: str, job_class: JobClass) -> bool:
         """Gives the job a place now, if it may have one: to its end, or for as long as no claim needs it."""
         runs_s, gap_s = self._round.runs_of(job), self._waiting.gap_of(job)
-        return self._start_to_end(job, one, runs_s) or (
-            gap_s is not None and gap_s < runs_s and self._start_in_gap(job, one, gap_s)
+        return self._start_to_end(job, job_class, runs_s) or (
+            gap_s is not None and gap_s < runs_s and self._start_in_gap(job, job_class, gap_s)
         )
 
-    def _start_in_gap(self, job: str, one: JobClass, gap_s: float) -> bool:
-        found = self._round.find(one.key, gap_s) if self.may_fit(one, gap_s) else None
+    def _start_in_gap(self, job: str, job_class: JobClass, gap_s: float) -> bool:
+        found = self._round.find(job_class.key, gap_s) if self.may_fit(job_class, gap_s) else None
         if found is None:
             return False
         leaves_at = min(self._round.claims.next_on(taken.row) for taken in found.taken)
-        self._place(job, one, found._replace(leaves_at=leaves_at), leaves_at - self._round.now)
+        self._place(job, job_class, found._replace(leaves_at=leaves_at), leaves_at - self._round.now)
         return True
 
-    def _start_to_end(self, job: str, one: JobClass, runs_s: float) -> bool:
+    def _start_to_end(self, job: str, job_class: JobClass, runs_s: float) -> bool:
         if job in self._round.claims.of:
             # What is held for the job itself is not in its way.
             self._round.claims.drop(job)
             self._most.clear()
-        elif runs_s >= self._refused.get(one.id, _EVER):
+        elif runs_s >= self._refused.get(job_class.id, _EVER):
             return False
-        if self._full(one, runs_s) or not self.may_fit(one, runs_s):
-            self._refused[one.id] = runs_s
+        if self._full(job_class, runs_s) or not self.may_fit(job_class, runs_s):
+            self._refused[job_class.id] = runs_s
             return False
-        found = self._round.find(self._round.key_of(job, one.key), runs_s)
+        found = self._round.find(self._round.key_of(job, job_class.key), runs_s)
         if found is None:
-            self._refused[one.id] = runs_s
+            self._refused[job_class.id] = runs_s
             return False
-        self._place(job, one, found, runs_s)
+        self._place(job, job_class, found, runs_s)
         return True
 
-    def _place(self, job: str, one: JobClass, found: Assignment, runs_s: float) -> None:
-        self._round.note_placed(job, one.key, one.id, found)
-        own = self._cluster.booked(one.key.asks[0].reservation, self._round.now)
+    def _place(self, job: str, job_class: JobClass, found: Assignment, runs_s: float) -> None:
+        self._round.note_placed(job, job_class.key, job_class.id, found)
+        own = self._cluster.booked(job_class.key.asks[0].reservation, self._round.now)
         ends_at = self._round.now + runs_s
         for taken in found.taken:
             if own is not None:
@@ -213,10 +216,10 @@ class BackfillPass:
         self._counted += 1
         self._most.clear()
 
-    def may_fit(self, one: JobClass, runs_s: float) -> bool:
+    def may_fit(self, job_class: JobClass, runs_s: float) -> bool:
         """A quick look at whether any row has as much of everything as some alternative asks for."""
         ends_at, claims = self._round.now + runs_s, self._round.claims
-        for ask in one.key.asks:
+        for ask in job_class.key.asks:
             most = self._most.get(claims.hidden_from(ends_at, ask.reservation))
             cpu, memory, gpu = most or self._most_free(ends_at, ask.reservation)
             enough = (ask.cpu_milli <= cpu and ask.memory_mib <= memory) or ask.qos != "guaranteed"
@@ -224,17 +227,17 @@ class BackfillPass:
                 return True
         return False
 
-    def _full(self, one: JobClass, runs_s: float) -> bool:
+    def _full(self, job_class: JobClass, runs_s: float) -> bool:
         """Whether there is no room for so long, as far as that can be told without hiding claims."""
-        if self._has_its_own(one):
+        if self._has_its_own(job_class):
             return False
         cluster, claims, now = self._cluster, self._round.claims, self._round.now
-        return all(full(cluster, claims, ask, now, runs_s) for ask in self._ungated(one))
+        return all(full(cluster, claims, ask, now, runs_s) for ask in self._ungated(job_class))
 
-    def _ungated(self, one: JobClass) -> Iterator[Ask]:
+    def _ungated(self, job_class: JobClass) -> Iterator[Ask]:
         """The job's alternatives that neither licences nor limits stand in the way of."""
-        gated = bool(one.key.licences or self._round.profile.shares)
-        return (ask for ask in one.key.asks if not gated or self._round.gate(one.key, ask) is None)
+        gated = bool(job_class.key.licences or self._round.profile.shares)
+        return (ask for ask in job_class.key.asks if not gated or self._round.gate(job_class.key, ask) is None)
 
     def _most_free(self, ends_at: float, reservation: str) -> tuple[int, int, int]:
         claims = self._round.claims
@@ -246,22 +249,18 @@ class BackfillPass:
 
     # ---- promises
 
-    def _has_its_own(self, one: JobClass) -> bool:
+    def _has_its_own(self, job_class: JobClass) -> bool:
         """Room is booked for the job: no other room is held for it."""
-        return self._cluster.booked(one.key.asks[0].reservation, self._round.now) is not None
+        return self._cluster.booked(job_class.key.asks[0].reservation, self._round.now) is not None
 
-    def _entitled(self, one: JobClass) -> bool:
-        if self._has_its_own(one):
+    def _entitled(self, job_class: JobClass) -> bool:
+        if self._has_its_own(job_class) or self._strategy in ("greedy", "strict"):
             return False
-        if self._strategy in ("greedy", "strict"):
-            return False
-        if self._strategy == "conservative":
-            return True
-        if self._strategy == "deadline" and one.key.dated:
+        if self._strategy == "conservative" or (self._strategy == "deadline" and job_class.key.dated):
             return True
         return len(self._round.promises) < self._policy.reservations
 
-    def _promise(self, job: str, one: JobClass) -> bool:
+    def _promise(self, job: str, job_class: JobClass) -> bool:
         """Promises the job its earliest start; False when that start is not known."""
         if job in self._cluster.reserved:
             # Room is kept for the job already: its victims are on their way out.
@@ -273,7 +272,7 @@ class BackfillPass:
             trial.promises[job] = kept
             self._most.clear()
             return True
-        found = self._opening(one, runs_s)
+        found = self._opening(job_class, runs_s)
         if self._strategy == "conservative" and kept is not None and kept.start > trial.now:
             if job not in self._lost and (found is None or kept.start <= found.start):
                 self._keep(job)
@@ -317,7 +316,8 @@ class BackfillPass:
         claim = claim_of(self._cluster, told)
         if claim is None:
             return None
-        ends = (shift.at for row in {one.row for one in claim.taken} for shift in claims.shifts(row) if shift.sign > 0)
+        rows = {allocation.row for allocation in claim.taken}
+        ends = (shift.at for row in rows for shift in claims.shifts(row) if shift.sign > 0)
         times = [now, *sorted({at for at in ends if now < at < inf})]
         at = bisect_left(times, True, key=lambda at: claims.has_room(claim._replace(start=at, until=at + runs_s)))
         return Slot(times[at], claim.taken) if at < len(times) else None
@@ -329,25 +329,25 @@ class BackfillPass:
             return False
         return cluster.promised_when == cluster.future.changes
 
-    def _opening(self, one: JobClass, runs_s: float) -> Slot | None:
+    def _opening(self, job_class: JobClass, runs_s: float) -> Slot | None:
         """The alternative of the job that has room first."""
         trial = self._round
         best: Slot | None = None
         if not (self._cluster.future.ending or trial.claims.ending):
             # The job has no place now, and no running job has a known end.
             return None
-        for ask in self._ungated(one):
+        for ask in self._ungated(job_class):
             found = earliest(self._cluster, trial.txn, trial.claims, ask, trial.now, runs_s)
             if found is not None and (best is None or found.start < best.start):
                 best = found
         return best
 
-    def _could_ever(self, one: JobClass) -> bool:
+    def _could_ever(self, job_class: JobClass) -> bool:
         """Whether the job waits for room, and not for something that may never come."""
-        found = self._ever.get(one.id)
+        found = self._ever.get(job_class.id)
         if found is None:
-            asks = (ask for ask in one.key.asks if self._round.gate(one.key, ask) is None)
-            found = self._ever[one.id] = any(self._cluster.evaluations.ever(ask) for ask in asks)
+            asks = (ask for ask in job_class.key.asks if self._round.gate(job_class.key, ask) is None)
+            found = self._ever[job_class.id] = any(self._cluster.evaluations.ever(ask) for ask in asks)
         return found
 
     # ---- conservative: a promise stays
@@ -383,17 +383,17 @@ class BackfillPass:
     def _begin_placed(self) -> None:
         """What was placed in this cycle is given back at its end, too."""
         trial = self._round
-        for one in trial.placed[self._counted :]:
-            ends_at = trial.now + self._waiting.runs_of(one.job)
-            for place in one.placements:
+        for placed in trial.placed[self._counted :]:
+            ends_at = trial.now + self._waiting.runs_of(placed.job)
+            for place in placed.placements:
                 trial.claims.begin(taken_by(self._cluster.table, self._cluster.rows[place.node], place), ends_at)
         self._counted = len(trial.placed)
 
-    def _leave(self, job: str, one: JobClass) -> None:
+    def _leave(self, job: str, job_class: JobClass) -> None:
         """A job that would fit is held back by claims; any other lacks room."""
         trial = self._round
-        if not trial.tells or one.id in trial.left or one.id in trial.held_back:
+        if not trial.tells or job_class.id in trial.left or job_class.id in trial.held_back:
             return
-        left = LeftOut(class_id=one.id, jobs=len(one.line), first_job=job)
-        lacks = job in trial.promises or not self.may_fit(one, 0.0)
-        (trial.left if lacks else trial.held_back)[one.id] = left
+        left = LeftOut(class_id=job_class.id, jobs=len(job_class.line), first_job=job)
+        lacks = job in trial.promises or not self.may_fit(job_class, 0.0)
+        (trial.left if lacks else trial.held_back)[job_class.id] = left

@@ -30,8 +30,8 @@ def _considered(trial: Trial, ask: Ask, taken: list[Allocation]) -> Considered |
     if len(trial.considered) >= trial.keep:
         return None
     checkpoint = trial.txn.checkpoint()
-    for one in taken:
-        trial.txn.give(one)
+    for allocation in taken:
+        trial.txn.give(allocation)
     found = consider(trial.evaluations, ask)
     trial.txn.rollback(checkpoint)
     return found
@@ -50,5 +50,5 @@ def _awaited(cluster: Cluster, kept: Reserved) -> bool:
 
     What is left on a dead node is taken away by the monitor; after that no victim is on its way out there."""
     there = all(cluster.may_be_there(place) for place in kept.placements)
-    leaving = ((one := cluster.holdings.get(job)) is not None and one.leaving for job in kept.evicting)
+    leaving = ((holding := cluster.holdings.get(job)) is not None and holding.leaving for job in kept.evicting)
     return there and any(leaving)

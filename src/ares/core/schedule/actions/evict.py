@@ -32,7 +32,7 @@ def evict(rule: Rule, trial: Trial) -> None:
     going = {job for eviction in trial.evictions for job in eviction.victims}
     tries = 0
     for left in list(trial.left.values()):
-        job_class = trial.cluster.waiting.class_of(left.first_job)
+        job_class = trial.waiting.class_of(left.first_job)
         served = left.first_job in trial.cluster.reserved or left.first_job in trial.making_room
         if job_class is None or served or not _worth_a_try(rule, trial, job_class):
             continue
@@ -92,27 +92,34 @@ def holders(trial: Trial, going: set[str]) -> Iterator[EvictionCandidate]:
     """Running jobs as eviction candidates; a job on its way out is no candidate."""
     rows = trial.cluster.rows
     # Gangs that gave back some of their ranks already.
-    shrunk = {one.job for one in trial.resized}
-    for one in trial.cluster.holdings.values():
-        if one.leaving or one.job in going or one.job in shrunk or on_booked(trial.cluster, one, trial.now):
+    shrunk = {resized.job for resized in trial.resized}
+    for holding in trial.cluster.holdings.values():
+        if (
+            holding.leaving
+            or holding.job in going
+            or holding.job in shrunk
+            or on_booked(trial.cluster, holding, trial.now)
+        ):
             continue
-        at = tuple((rows[place.node], _freed(one, n)) for n, place in enumerate(one.placements) if place.node in rows)
-        ran_s = max(0.0, trial.now - one.since)
-        ago = None if one.preempted_at is None else max(0.0, trial.now - one.preempted_at)
-        held = one.held
+        at = tuple(
+            (rows[place.node], _freed(holding, n)) for n, place in enumerate(holding.placements) if place.node in rows
+        )
+        ran_s = max(0.0, trial.now - holding.since)
+        ago = None if holding.preempted_at is None else max(0.0, trial.now - holding.preempted_at)
+        held = holding.held
         yield EvictionCandidate(
-            one.job, one.level, one.account, held.gpu_milli, held.cpu_milli, ran_s, ran_s,
-            one.preemptions, ago, one.preemptible, at,
+            holding.job, holding.level, holding.account, held.gpu_milli, held.cpu_milli, ran_s, ran_s,
+            holding.preemptions, ago, holding.preemptible, at,
         )  # fmt: skip
 
 
-def on_booked(cluster: Cluster, one: Holding, now: float) -> bool:
+def on_booked(cluster: Cluster, holding: Holding, now: float) -> bool:
     """Whether it runs in a reservation or on booked GPUs: other jobs would gain nothing by its eviction."""
     if not cluster.bookings:
         return False
-    if cluster.booked(one.reservation, now) is not None:
+    if cluster.booked(holding.reservation, now) is not None:
         return True
-    mine = {(place.node, gpu) for place in one.placements for gpu in place.gpus}
+    mine = {(place.node, gpu) for place in holding.placements for gpu in place.gpus}
     return any(
         (place.node, gpu) in mine
         for other in cluster.bookings.values()
@@ -121,8 +128,8 @@ def on_booked(cluster: Cluster, one: Holding, now: float) -> bool:
     )
 
 
-def _freed(one: Holding, number: int) -> Freed:
-    place = one.placements[number]
+def _freed(holding: Holding, number: int) -> Freed:
+    place = holding.placements[number]
     devices = tuple((kind, len(names)) for kind, names in sorted(place.devices.items()))
     return Freed(place.cpu_milli, place.memory_mib, tuple((gpu, place.gpu_milli) for gpu in place.gpus), devices)
 
@@ -140,12 +147,12 @@ def find_victims(rule: Rule, trial: Trial, job: str, job_class: JobClass, counte
         screened = screen(counted, asker, trial.profile.preemption, rule)
         bound = bound_of(request, asker, trial.profile.preemption, rule)
         found = [choose(request, rooms_of(trial, ask, rows), screened, bound) for rows in _places(trial, ask)]
-        why = why or next((one.reason for one in found if isinstance(one, NoVictims)), "")
-        victims = [one for one in found if not isinstance(one, NoVictims) and one.jobs]
-        for one in sorted(victims, key=lambda one: (one.lost_gpu_s, len(one.jobs), one.jobs)):
-            taken = make_room(trial, ask, one.jobs, trial.most_ranks(key.account, ask))
+        why = why or next((answer.reason for answer in found if isinstance(answer, NoVictims)), "")
+        victims = [answer for answer in found if not isinstance(answer, NoVictims) and answer.jobs]
+        for option in sorted(victims, key=lambda option: (option.lost_gpu_s, len(option.jobs), option.jobs)):
+            taken = make_room(trial, ask, option.jobs, trial.most_ranks(key.account, ask))
             if taken is not None:
-                return _eviction(rule, trial, job, job_class, Assignment(taken, number), one)
+                return _eviction(rule, trial, job, job_class, Assignment(taken, number), option)
     return why
 
 
@@ -164,7 +171,7 @@ def _places(trial: Trial, ask: Ask) -> list[Ints]:
     numbers = getattr(trial.cluster.table, level)[rows]
     known, counts = np.unique(numbers[numbers > 0], return_counts=True)
     largest = known[np.lexsort((known, -counts))][:_DOMAINS_MAX]
-    return [rows[numbers == one] for one in largest]
+    return [rows[numbers == number] for number in largest]
 
 
 def rooms_of(trial: Trial, ask: Ask, rows: Ints) -> RoomColumns:
@@ -204,7 +211,7 @@ def _eviction(
     victims: Victims,
 ) -> Eviction:
     hold = trial.placements(found.taken)
-    gone = [trial.cluster.holdings[one] for one in victims.jobs]
+    gone = [trial.cluster.holdings[victim] for victim in victims.jobs]
     return Eviction(
         job=job,
         rule=rule,

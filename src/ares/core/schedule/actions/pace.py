@@ -43,9 +43,9 @@ class _GpuTable(NamedTuple):
 def paces(trial: Trial) -> None:
     trial.paced = paced(trial)
     waiting: dict[int, list[str]] = {}
-    for job, one in trial.paced.items():
+    for job, verdict in trial.paced.items():
         # A job that can have no GPU now lacks room like any other; room may be made for it.
-        if one.start > trial.now and one.instead is None:
+        if verdict.start > trial.now and verdict.instead is None:
             waiting.setdefault(_class_of(trial, job), []).append(job)
     for number, jobs in waiting.items():
         trial.left[number] = LeftOut(class_id=number, jobs=len(jobs), first_job=min(jobs, key=_place(trial)))
@@ -53,15 +53,20 @@ def paces(trial: Trial) -> None:
 
 def paced(trial: Trial) -> dict[str, PacedJob]:
     """Where and when each job that is planned this way starts."""
-    telling = [one for one in trial.cluster.waiting.active.values() if _tells(trial, one.key)]
-    found = {job: verdict for one in telling if not _of_one_gpu(one.key) for job, verdict in _wide(trial, one)}
-    return found | _in_line(trial, [one for one in telling if _of_one_gpu(one.key)])
+    telling = [job_class for job_class in trial.waiting.active.values() if _tells(trial, job_class.key)]
+    found = {
+        job: verdict
+        for job_class in telling
+        if not _of_one_gpu(job_class.key)
+        for job, verdict in _wide(trial, job_class)
+    }
+    return found | _in_line(trial, [job_class for job_class in telling if _of_one_gpu(job_class.key)])
 
 
-def _wide(trial: Trial, one: JobClass) -> Iterator[tuple[str, PacedJob]]:
+def _wide(trial: Trial, job_class: JobClass) -> Iterator[tuple[str, PacedJob]]:
     """Jobs of several GPUs wait for a better model if by the estimates they end sooner there, one class at a time."""
     now, best, free = trial.now, None, None
-    for choice in choices(trial.cluster.table, one.key.asks[0]):
+    for choice in choices(trial.cluster.table, job_class.key.asks[0]):
         opening = earliest(trial.cluster, trial.txn, trial.claims, choice.ask, now, choice.runs_s)
         if opening is not None:
             end = opening.start + choice.runs_s
@@ -71,7 +76,7 @@ def _wide(trial: Trial, one: JobClass) -> Iterator[tuple[str, PacedJob]]:
                 free = (choice.slowest, choice.runs_s)
     # A job that can have nothing now takes what comes: which GPU is free by then is not known.
     if best is not None and free is not None:
-        for place in one.line.heads(_JOBS_MAX):
+        for place in job_class.line.heads(_JOBS_MAX):
             if job_of(place) not in trial.cluster.reserved:
                 yield job_of(place), best._replace(instead=None if best.start <= now else free)
 
@@ -80,14 +85,18 @@ def _in_line(trial: Trial, classes: list[JobClass]) -> dict[str, PacedJob]:
     """Jobs of one GPU each, all planned together."""
     if not classes:
         return {}
-    lines = _lines(trial, {one.id for one in classes})
-    gpus = _sorted_out(trial, [one.key.asks[0] for one in classes], lines)
+    lines = _lines(trial, {job_class.id for job_class in classes})
+    gpus = _sorted_out(trial, [job_class.key.asks[0] for job_class in classes], lines)
     runners = _runners(trial, classes)
     slots = pace(runners, gpus, trial.now)
     idle = _idle(slots, lines, gpus, trial.now)
-    found = {one.job: _paced(slots[one.job], gpus.runs_s[one.kind], idle, lines) for one in runners if one.job in slots}
-    short = ((one, _before(one, found.get(one.job), lines, gpus, trial.now)) for one in runners)
-    return found | {one.job: slips_in for one, slips_in in short if slips_in is not None}
+    found = {
+        runner.job: _paced(slots[runner.job], gpus.runs_s[runner.kind], idle, lines)
+        for runner in runners
+        if runner.job in slots
+    }
+    short = ((runner, _before(runner, found.get(runner.job), lines, gpus, trial.now)) for runner in runners)
+    return found | {runner.job: slips_in for runner, slips_in in short if slips_in is not None}
 
 
 def _tells(trial: Trial, key: ClassKey) -> bool:
@@ -104,7 +113,7 @@ def _of_one_gpu(key: ClassKey) -> bool:
 
 def _place(trial: Trial) -> Callable[[str], Place]:
     def of(job: str) -> Place:
-        place = trial.cluster.waiting.place_of(job)
+        place = trial.waiting.place_of(job)
         assert place is not None, f"{job} waits"
         return place
 
@@ -112,7 +121,7 @@ def _place(trial: Trial) -> Callable[[str], Place]:
 
 
 def _class_of(trial: Trial, job: str) -> int:
-    found = trial.cluster.waiting.class_of(job)
+    found = trial.waiting.class_of(job)
     assert found is not None, f"{job} waits"
     return found.id
 
@@ -132,17 +141,17 @@ def _lines(trial: Trial, mine: set[int]) -> _GpuTable:
                 at = now if free else ends.get((record.info.name, gpu.index), inf)
                 start, until = spoken_for.get((row, gpu.index), (inf, at))
                 found.append((row, gpu.index, gpu.model, max(at, until), start if free and start > now else -inf))
-    rows, gpus = np.array([one[:2] for one in found], np.int64).reshape(-1, 2).T
-    free_at, before = np.array([one[3:] for one in found], np.float64).reshape(-1, 2).T
-    return _GpuTable(rows, gpus, [one[2] for one in found], free_at, np.where(np.isfinite(before), before, -inf))
+    rows, gpus = np.array([line[:2] for line in found], np.int64).reshape(-1, 2).T
+    free_at, before = np.array([line[3:] for line in found], np.float64).reshape(-1, 2).T
+    return _GpuTable(rows, gpus, [line[2] for line in found], free_at, np.where(np.isfinite(before), before, -inf))
 
 
 def _ends(cluster: Cluster) -> dict[tuple[str, int], float]:
     """When each GPU that is held will be free."""
     found: dict[tuple[str, int], float] = {}
-    for one in cluster.holdings.values():
-        at = inf if one.ends_at is None else one.ends_at
-        for place in one.placements:
+    for holding in cluster.holdings.values():
+        at = inf if holding.ends_at is None else holding.ends_at
+        for place in holding.placements:
             for gpu in place.gpus:
                 found[place.node, gpu] = max(at, found.get((place.node, gpu), 0.0))
     return found
@@ -152,8 +161,8 @@ def _spoken_for(cluster: Cluster, mine: set[int], now: float) -> dict[tuple[int,
     """From when until when GPUs are booked, or promised to jobs that are not planned here."""
     claims = [*claims_of(cluster, now)]
     for job, promise in cluster.promises.items():
-        one = cluster.waiting.class_of(job)
-        if one is not None and one.id not in mine and (claim := claim_of(cluster, promise)) is not None:
+        job_class = cluster.waiting.class_of(job)
+        if job_class is not None and job_class.id not in mine and (claim := claim_of(cluster, promise)) is not None:
             claims.append(claim)
     found: dict[tuple[int, int], tuple[float, float]] = {}
     for claim in claims:
@@ -167,11 +176,11 @@ def _spoken_for(cluster: Cluster, mine: set[int], now: float) -> dict[tuple[int,
 def _sorted_out(trial: Trial, asks: list[Ask], lines: _GpuTable) -> Gpus:
     """GPUs of one model that the same asks could have are of one sort."""
     plain = {ask._replace(runs=()): 0 for ask in asks}
-    usable = np.array([_usable(trial, one, lines) for one in plain]).reshape(len(plain), len(lines.models))
+    usable = np.array([_usable(trial, ask, lines) for ask in plain]).reshape(len(plain), len(lines.models))
     keys = [(model, usable[:, gpu].tobytes()) for gpu, model in enumerate(lines.models)]
     sorts = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     first = [keys.index(key) for key in sorts]
-    number = {one: at for at, one in enumerate(plain)}
+    number = {ask: at for at, ask in enumerate(plain)}
     runs = [
         [runs_on(ask.runs, lines.models[gpu]) if usable[number[ask._replace(runs=())], gpu] else inf for gpu in first]
         for ask in asks
@@ -192,17 +201,17 @@ def _runners(trial: Trial, classes: list[JobClass]) -> list[PacedRunner]:
     """Each priority level doubles the weight; other factors of the rank count as much as they are worth in levels."""
     cluster, order = trial.cluster, trial.profile.order
     ranked: list[tuple[float, Place, int, JobClass]] = []
-    for kind, one in enumerate(classes):
-        for place in one.line.heads(_JOBS_MAX):
+    for kind, job_class in enumerate(classes):
+        for place in job_class.line.heads(_JOBS_MAX):
             if job_of(place) not in cluster.reserved:
-                facts = cluster.waiting.facts_of(job_of(place))
-                ranked.append((-rank(facts, trial.shares, order, trial.now)[0], place, kind, one))
-    first = heapq.nsmallest(_JOBS_MAX, ranked, key=lambda one: one[:2])
-    level = sum(one.weight for one in order.primary if one.name == "priority")
+                facts = trial.waiting.facts_of(job_of(place))
+                ranked.append((-rank(facts, trial.shares, order, trial.now)[0], place, kind, job_class))
+    first = heapq.nsmallest(_JOBS_MAX, ranked, key=lambda ranking: ranking[:2])
+    level = sum(factor.weight for factor in order.primary if factor.name == "priority")
     best = first[0][0] if first else 0.0
     return [
-        _runner(place, kind, one.key, max(_WEIGHT_MIN, 2.0 ** ((best - minus) / level)) if level else 1.0)
-        for minus, place, kind, one in first
+        _runner(place, kind, job_class.key, max(_WEIGHT_MIN, 2.0 ** ((best - minus) / level)) if level else 1.0)
+        for minus, place, kind, job_class in first
     ]
 
 
@@ -230,12 +239,12 @@ def _paced(slot: PacedSlot, runs: Floats, idle: dict[int, str], lines: _GpuTable
     )
 
 
-def _before(one: PacedRunner, found: PacedJob | None, lines: _GpuTable, gpus: Gpus, now: float) -> PacedJob | None:
+def _before(runner: PacedRunner, found: PacedJob | None, lines: _GpuTable, gpus: Gpus, now: float) -> PacedJob | None:
     """A start now, on a GPU claimed for later, for a job that would otherwise wait and ends before the claim."""
-    ends = now + gpus.runs_s[one.kind][gpus.sort]
+    ends = now + gpus.runs_s[runner.kind][gpus.sort]
     ends = np.where(ends <= lines.before, ends, inf)
     at = int(ends.argmin()) if len(ends) else 0
     if not len(ends) or ends[at] == inf or (found is not None and (found.start <= now or found.end <= ends[at])):
         return None
     end = ends.item(at)
-    return PacedJob(model=lines.models[at], start=now, end=end, late=end > one.deadline, instead=None, slips_in=True)
+    return PacedJob(model=lines.models[at], start=now, end=end, late=end > runner.deadline, instead=None, slips_in=True)

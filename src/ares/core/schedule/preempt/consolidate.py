@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ares.core.schedule.preempt.cost import lost_gpu_ms
 from ares.core.schedule.preempt.field import Field, lay_out, least_cost
 from ares.core.schedule.preempt.fit import Site, ranks_everywhere
-from ares.core.schedule.preempt.holders import Bools, EvictionCandidate, Freed, RoomColumns, RoomRequest
+from ares.core.schedule.preempt.holders import Bools, EvictionCandidate, Freed, RoomColumns, RoomRequest, lost_gpu_ms
 from ares.core.schedule.preempt.screen import Screened, without
 from ares.core.schedule.preempt.search import UNBOUND, Candidate, SearchBudget, Stand, cheapest
 
@@ -151,7 +150,7 @@ def _move(
     for slot, freed in going:
         ground.give(slot, freed, 1)
     ranks: list[tuple[int, int]] = []
-    for slot, freed in sorted(going, key=lambda one: (-len(one[1].gpus), -one[1].cpu_milli, one[0])):
+    for slot, freed in sorted(going, key=lambda part: (-len(part[1].gpus), -part[1].cpu_milli, part[0])):
         found = ground.target(holder, freed, closed, answers)
         if found is None:
             ground.back_to(mark)
@@ -167,7 +166,7 @@ def _move_all(
     """Moves the holders, the largest first; also returns the jobs that found no place."""
     moves: list[Move] = []
     homeless: list[str] = []
-    for holder in sorted(holders, key=lambda one: (-one.gpus_milli, -one.cpu_milli, one.job)):
+    for holder in sorted(holders, key=lambda moving: (-moving.gpus_milli, -moving.cpu_milli, moving.job)):
         move = _move(ground, holder, away, closed, answers)
         if move is None:
             homeless.append(holder.job)
@@ -258,7 +257,7 @@ def _relocate(
         if not homeless:
             return moves
         # Without the jobs that have nowhere to go: fewer each time, so this ends.
-        here = [one for one in here if field.screened.holders[one.holder].job not in homeless]
+        here = [candidate for candidate in here if field.screened.holders[candidate.holder].job not in homeless]
 
 
 def _vacate(rooms: RoomColumns, screened: Screened, slots: tuple[int, ...], answers: Answers) -> Moves:

@@ -43,8 +43,8 @@ class Field:
 
     def milli(self, holder: int) -> int:
         """What it counts for in the disruption bound."""
-        one = self.screened.holders[holder]
-        return (one.gpus_milli if self.request.gpus else one.cpu_milli) >> self.screened.leniency[holder]
+        candidate = self.screened.holders[holder]
+        return (candidate.gpus_milli if self.request.gpus else candidate.cpu_milli) >> self.screened.leniency[holder]
 
     def sized(self) -> "Field":
         """The same with size as the cost: what counts for the disruption bound."""
@@ -97,7 +97,7 @@ def _emptied(request: RoomRequest, rooms: RoomColumns, screened: Screened, begin
         gpus = gpus + np.bincount(cell, parts.gpu_milli[here], count * width).astype(np.int64).reshape(count, width)
     devices = dict(rooms.devices)
     for kind, _ in request.devices:
-        held = np.fromiter((dict(one.devices).get(kind, 0) for one in parts.freed), np.int64, len(parts.freed))
+        held = np.fromiter((dict(part.devices).get(kind, 0) for part in parts.freed), np.int64, len(parts.freed))
         devices[kind] = devices.get(kind, np.zeros(count, np.int64)) + freed(held)
     return replace(
         rooms,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ares.core.capacity.holding import Holding
 from ares.core.queue.waiting import ClassKey
-from ares.core.schedule.preempt.cost import CPUS_PER_GPU
+from ares.core.schedule.preempt.holders import CPUS_PER_GPU
 from ares.core.schedule.preempt.victims import Victims
 from ares.model.job import PRIORITIES
 from ares.model.state import Placement
@@ -53,15 +53,15 @@ def eviction_record(
         },
         "victims": [
             {
-                "job": one.job,
-                "tenant": one.tenant,
-                "priority": PRIORITIES[one.level],
-                "gpus": one.held.gpu_milli / 1000,
-                "ranS": round_s(trial.now - one.since),
-                "lostGpuS": round_s(_lost(one, trial.now)),
-                "share": trial.shares.dominant(one.account),
+                "job": holding.job,
+                "tenant": holding.tenant,
+                "priority": PRIORITIES[holding.level],
+                "gpus": holding.held.gpu_milli / 1000,
+                "ranS": round_s(trial.now - holding.since),
+                "lostGpuS": round_s(_lost(holding, trial.now)),
+                "share": trial.shares.dominant(holding.account),
             }
-            for one in gone
+            for holding in gone
         ],
         "lostGpuS": victims.lost_gpu_s,
         "evictedGpus": victims.evicted_gpus_milli / 1000,
@@ -69,7 +69,7 @@ def eviction_record(
     }
 
 
-def moved_record(rule: str, by: str, one: Holding, now: float, to: tuple[Placement, ...] = ()) -> dict[str, Any]:
+def moved_record(rule: str, by: str, holding: Holding, now: float, to: tuple[Placement, ...] = ()) -> dict[str, Any]:
     """What a job that an operator moves is told. No other job is in it."""
     record: dict[str, Any] = {
         "rule": rule,
@@ -77,23 +77,23 @@ def moved_record(rule: str, by: str, one: Holding, now: float, to: tuple[Placeme
         "for": {"operator": by},
         "victims": [
             {
-                "job": one.job,
-                "tenant": one.tenant,
-                "priority": PRIORITIES[one.level],
-                "gpus": one.held.gpu_milli / 1000,
-                "ranS": round_s(now - one.since),
-                "lostGpuS": round_s(_lost(one, now)),
+                "job": holding.job,
+                "tenant": holding.tenant,
+                "priority": PRIORITIES[holding.level],
+                "gpus": holding.held.gpu_milli / 1000,
+                "ranS": round_s(now - holding.since),
+                "lostGpuS": round_s(_lost(holding, now)),
             }
         ],
-        "lostGpuS": round_s(_lost(one, now)),
-        "evictedGpus": one.held.gpu_milli / 1000,
+        "lostGpuS": round_s(_lost(holding, now)),
+        "evictedGpus": holding.held.gpu_milli / 1000,
     }
     return {**record, "to": sorted({place.node for place in to})} if to else record
 
 
-def _lost(one: Holding, now: float) -> float:
-    milli = one.held.gpu_milli or one.held.cpu_milli / CPUS_PER_GPU
-    return milli / 1000 * max(0.0, now - one.since)
+def _lost(holding: Holding, now: float) -> float:
+    milli = holding.held.gpu_milli or holding.held.cpu_milli / CPUS_PER_GPU
+    return milli / 1000 * max(0.0, now - holding.since)
 
 
 def round_s(seconds: float) -> float:
@@ -102,7 +102,7 @@ def round_s(seconds: float) -> float:
 
 def seen_by(record: dict[str, Any], tenant: str) -> dict[str, Any]:
     """The record without the names of other tenants and their jobs."""
-    mine = [one for one in record["victims"] if one["tenant"] == tenant]
+    mine = [victim for victim in record["victims"] if victim["tenant"] == tenant]
     others = len(record["victims"]) - len(mine)
     asker = record["for"]
     if asker["tenant"] != tenant:

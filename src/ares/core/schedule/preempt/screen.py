@@ -7,9 +7,8 @@ from operator import attrgetter
 
 import numpy as np
 
-from ares.core.schedule.preempt.cost import lost_gpu_ms
 from ares.core.schedule.preempt.eligible import Exclusion, Rule, answerable, eligible, leniency
-from ares.core.schedule.preempt.holders import Asker, Bools, EvictionCandidate, Freed, Ints
+from ares.core.schedule.preempt.holders import Asker, Bools, EvictionCandidate, Freed, Ints, lost_gpu_ms
 from ares.model.profile import PreemptionPolicy
 
 

@@ -33,13 +33,13 @@ class Bound(NamedTuple):
     borrowed: Mapping[str, int] = {}
 
     def allows(self, chosen: Sequence[Candidate]) -> bool:
-        if sum([one.milli for one in chosen]) > self.milli:
+        if sum([candidate.milli for candidate in chosen]) > self.milli:
             return False
         if not self.borrowed:
             return True
         of: dict[str, list[int]] = {}
-        for one in chosen:
-            of.setdefault(one.lender, []).append(one.milli)
+        for candidate in chosen:
+            of.setdefault(candidate.lender, []).append(candidate.milli)
         # The largest goes last: the evictions before it must leave something borrowed.
         return all(sum(milli) - max(milli) < self.borrowed.get(lender, 0) for lender, milli in of.items())
 
@@ -81,39 +81,43 @@ class Stand:
         self.sites = sites
         self.ranks = sum(site.ranks for site in sites.values())
 
-    def evict(self, one: Candidate) -> None:
-        for row, freed in one.frees:
+    def evict(self, candidate: Candidate) -> None:
+        for row, freed in candidate.frees:
             self.ranks += self.sites[row].give(freed, 1)
 
-    def restore(self, one: Candidate) -> None:
-        for row, freed in one.frees:
+    def restore(self, candidate: Candidate) -> None:
+        for row, freed in candidate.frees:
             self.ranks += self.sites[row].give(freed, -1)
 
 
 def key_of(chosen: Sequence[Candidate]) -> Key:
-    return sum(one.cost for one in chosen), len(chosen), tuple(sorted(one.holder for one in chosen))
+    return (
+        sum(candidate.cost for candidate in chosen),
+        len(chosen),
+        tuple(sorted(candidate.holder for candidate in chosen)),
+    )
 
 
-def worth(one: Candidate) -> tuple[float, int]:
-    return -one.cost, -one.holder
+def worth(candidate: Candidate) -> tuple[float, int]:
+    return -candidate.cost, -candidate.holder
 
 
 # Which candidate to spare first: the dearest, the dearest for its size, the largest. Each is best in some case.
 _SPARED_FIRST: tuple[Callable[[Candidate], tuple[float, int]], ...] = (
     worth,
-    lambda one: (-one.cost / (one.milli + 1), -one.holder),
-    lambda one: (-one.milli, -one.holder),
+    lambda candidate: (-candidate.cost / (candidate.milli + 1), -candidate.holder),
+    lambda candidate: (-candidate.milli, -candidate.holder),
 )
 
 
 def needed_only(stand: Stand, evicted: Iterable[Candidate], want: int) -> list[Candidate]:
     """Takes back every eviction that is not needed, in this order. What is left has no smaller set within it."""
     left: list[Candidate] = []
-    for one in evicted:
-        stand.restore(one)
+    for candidate in evicted:
+        stand.restore(candidate)
         if stand.ranks < want:
-            stand.evict(one)
-            left.append(one)
+            stand.evict(candidate)
+            left.append(candidate)
     return left
 
 
@@ -133,7 +137,9 @@ def cheapest(
     if len(candidates) > EXACT_MAX:
         best = spared(stand, candidates, want, bound, best)
         needed = set(best[2]) if best else set[int]()
-        pool = sorted(candidates, key=lambda one: (one.holder not in needed, one.cost, one.holder))
+        pool = sorted(
+            candidates, key=lambda candidate: (candidate.holder not in needed, candidate.cost, candidate.holder)
+        )
         candidates = pool[:EXACT_MAX] if len(needed) < EXACT_MAX else ()
     return _exact(stand, candidates, want, bound, budget, best)
 
@@ -143,15 +149,15 @@ def spared(
 ) -> Key | None:
     """All candidates gone, then every one spared that need not go: the best of a few orders to spare them in."""
     for first in _SPARED_FIRST:
-        for one in candidates:
-            stand.evict(one)
+        for candidate in candidates:
+            stand.evict(candidate)
         left = list(candidates)
         if stand.ranks >= want:
             left = needed_only(stand, sorted(candidates, key=first), want)
             if bound.allows(left):
                 best = min(best, key_of(left)) if best else key_of(left)
-        for one in left:
-            stand.restore(one)
+        for candidate in left:
+            stand.restore(candidate)
     return best
 
 
@@ -174,21 +180,21 @@ def _exact(
             key = key_of(chosen)
             found = min(found, key) if found else key
             return
-        one = order[depth]
+        candidate = order[depth]
         # Nodes to count anew: most of the time goes into this.
-        if not budget.spend(len(one.frees)):
+        if not budget.spend(len(candidate.frees)):
             return
-        stand.restore(one)
+        stand.restore(candidate)
         if stand.ranks >= want:
             descend(depth + 1, cost, chosen)
-        stand.evict(one)
-        if bound.allows((*chosen, one)):
-            descend(depth + 1, cost + one.cost, (*chosen, one))
+        stand.evict(candidate)
+        if bound.allows((*chosen, candidate)):
+            descend(depth + 1, cost + candidate.cost, (*chosen, candidate))
 
-    for one in order:
-        stand.evict(one)
+    for candidate in order:
+        stand.evict(candidate)
     if stand.ranks >= want:
         descend(0, 0, ())
-    for one in order:
-        stand.restore(one)
+    for candidate in order:
+        stand.restore(candidate)
     return found

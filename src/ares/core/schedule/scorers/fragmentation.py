@@ -81,10 +81,10 @@ class _Common:
         for number, (model, memory) in enumerate(self._wishes):
             bits |= (rows.table.answer_masks(model, memory)[rows.at] != 0).astype(np.int64) << number
         found, which = np.unique(bits, return_inverse=True)
-        for one in found.tolist():
-            if one not in self._number:
-                self._add(one)
-        return np.array([self._number[one] for one in found.tolist()], np.int64)[which]
+        for mask in found.tolist():
+            if mask not in self._number:
+                self._add(mask)
+        return np.array([self._number[mask] for mask in found.tolist()], np.int64)[which]
 
     def stranded(self, kind: Ints | int, idle: Ints, cpu: Ints) -> Floats:
         """Mean over the shapes of the idle GPU that the CPUs do not suffice for."""

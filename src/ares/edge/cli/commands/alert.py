@@ -71,8 +71,8 @@ def ack(ctx: click.Context, alert_id: str, platform: bool, note: str) -> None:
     """Says that somebody sees to an alert."""
     from ares.edge.client.calls import alerts
 
-    one = connect(ctx).send(alerts.acknowledge_alert(alert_id, platform=platform, note=note))
-    click.echo(f"{one.id} is acknowledged")
+    found = connect(ctx).send(alerts.acknowledge_alert(alert_id, platform=platform, note=note))
+    click.echo(f"{found.id} is acknowledged")
 
 
 @alert.command()
@@ -84,8 +84,8 @@ def resolve(ctx: click.Context, alert_id: str, platform: bool, note: str) -> Non
     """Says that an alert is over; should it come again, it is new."""
     from ares.edge.client.calls import alerts
 
-    one = connect(ctx).send(alerts.resolve_alert(alert_id, platform=platform, note=note))
-    click.echo(f"{one.id} is resolved")
+    found = connect(ctx).send(alerts.resolve_alert(alert_id, platform=platform, note=note))
+    click.echo(f"{found.id} is resolved")
 
 
 @click.group()

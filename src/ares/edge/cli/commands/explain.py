@@ -50,4 +50,4 @@ def _once(client: "Client", job_id: str, output: str, *, clear: bool) -> bool:
         found = call.read(raw)
         for line in page(found, client.get(job_id), time.time()):
             click.echo(line)
-    return raw["phase"] == "PENDING"
+    return raw["phase"] in ("WAITING", "PENDING")

@@ -1,20 +1,20 @@
-"""`ares jobs`: the list."""
+"""`ares jobs`: the list, once or as it changes."""
 
 import time
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from ares.edge.cli.connect import connect, find_job
-from ares.edge.cli.options import pairs_option
+from ares.edge.cli.connect import connect_briefly, find_job
+from ares.edge.cli.options import pairs_option, read_moment
 from ares.edge.cli.render.output import output_option, print_objects
 
 if TYPE_CHECKING:
+    from ares.edge.client.brief import Sender
     from ares.edge.client.calls.calls import Params
-    from ares.edge.client.sync import Client
 
-PHASES = ("PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN")
-ACTIVE = PHASES[:5]
+ACTIVE = ("WAITING", "PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED")
+PHASES = (*ACTIVE, "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN", "SKIPPED")
 PAGE_MAX = 1000
 
 
@@ -30,6 +30,12 @@ PAGE_MAX = 1000
 @click.option("--active", "-a", is_flag=True, help="Not finished yet.")
 @click.option("--name", help="With this name.")
 @pairs_option("--label", help="With this label, as key=value. May be repeated.")
+@click.option("--user", "-u", metavar="NAME", help="Submitted by this user; BY of `-o wide`.")
+@click.option("--me", is_flag=True, help="Submitted by you.")
+@click.option(
+    "--since", metavar="TIME", callback=read_moment, help="Submitted since: 2h (ago), today, 18:00, 2026-12-01."
+)
+@click.option("--until", metavar="TIME", callback=read_moment, help="Submitted before.")
 @click.option("--array", metavar="JOB", help="Tasks of this array.")
 @click.option("--tasks", is_flag=True, help="Every task of an array on a line of its own.")
 @click.option("--node", help="On this machine.")
@@ -43,31 +49,53 @@ PAGE_MAX = 1000
     show_default=True,
     help="At most so many; 0 for all.",
 )
+@click.option("--watch", "-w", is_flag=True, help="Show it anew whenever a job changes, until Ctrl-C.")
 @output_option()
 @click.pass_context
 def jobs(
     ctx: click.Context, phase: tuple[str, ...], active: bool, name: str | None, label: dict[str, str],
-    array: str | None, tasks: bool, node: str | None, oldest: bool, limit: int, output: str,
+    user: str | None, me: bool, since: float | None, until: float | None, array: str | None, tasks: bool,
+    node: str | None, oldest: bool, limit: int, watch: bool, output: str,
 ) -> None:  # fmt: skip
     """Lists jobs, newest first. An array is one line; --tasks and --array list its tasks.
 
-    REASON says what a pending job waits for, or how a job failed. STATE is one of PENDING, STAGING,
-    RUNNING, RETRYING, PREEMPTED, SUCCEEDED, FAILED, CANCELLED and UNKNOWN.
+    REASON says what a pending job waits for, or how a job failed. STATE is one of WAITING, PENDING,
+    STAGING, RUNNING, RETRYING, PREEMPTED, SUCCEEDED, FAILED, CANCELLED, UNKNOWN and SKIPPED. On a terminal the
+    list fits its width: the reason stays, other columns give way, and long names are cut in the middle.
     """
     from ares.edge.client.calls import calls
 
-    client = connect(ctx)
+    client = connect_briefly(ctx)
     filters = calls.job_filters(
         phase=(*phase, *(ACTIVE if active else ())), name=name, label=label,
-        array=find_job(client, array) if array else None, node=node,
-        sort="submitted" if oldest else "-submitted", limit=PAGE_MAX, arrays="tasks" if tasks or array else "whole",
+        array=find_job(client, array) if array else None, node=node, user=_own_name(client) if me else user,
+        since=since, until=until, sort="submitted" if oldest else "-submitted", limit=PAGE_MAX,
+        arrays="tasks" if tasks or array else "whole",
     )  # fmt: skip
-    found = fetch(client, filters, limit)
-    if not print_objects(output, found, lambda page: [state["id"] for state in page["jobs"]]):
-        show_table(found, wide=output == "wide")
+
+    def draw() -> None:
+        found = fetch(client, filters, limit)
+        if not print_objects(output, found, lambda page: [state["id"] for state in page["jobs"]]):
+            show_table(found, wide=output == "wide")
+
+    if watch:
+        from ares.edge.cli.watch import redraw
+
+        redraw(ctx, draw)
+    else:
+        draw()
 
 
-def fetch(client: "Client", filters: "Params", limit: int) -> dict[str, Any]:
+def _own_name(client: "Sender") -> str:
+    """As BY shows it."""
+    from ares.edge.client.calls import calls
+
+    who = client.send(calls.whoami())
+    own = who.user or who.token_id
+    return f"{who.home}:{own}" if who.home and who.home != who.tenant else own
+
+
+def fetch(client: "Sender", filters: "Params", limit: int) -> dict[str, Any]:
     """Pages of the API joined into one of the same shape."""
     from ares.edge.client.calls import calls
 
@@ -91,7 +119,7 @@ def show_table(found: dict[str, Any], *, wide: bool) -> None:
     import msgspec
 
     from ares.api.jobs import JobPage
-    from ares.edge.cli.render.job_cells import JOB_HEADER, JOB_HEADER_WIDE, job_row
+    from ares.edge.cli.render.job_cells import JOB_GIVE_WAY, JOB_HEADER, JOB_HEADER_WIDE, job_row
     from ares.edge.cli.render.table import print_table
 
     page = msgspec.convert(found, JobPage)
@@ -104,9 +132,10 @@ def show_table(found: dict[str, Any], *, wide: bool) -> None:
             waiting=page.waiting.get(s.id),
             tasks=page.array_counts.get(s.id),
             at_risk=s.id in page.at_risk,
+            mock=s.id in page.mock_gpus,
         )
         for s in page.jobs
     )
-    print_table(JOB_HEADER_WIDE if wide else JOB_HEADER, rows, of="jobs")
+    print_table(JOB_HEADER_WIDE if wide else JOB_HEADER, rows, of="jobs", give_way=JOB_GIVE_WAY)
     if page.cursor:
         click.echo(f"... more than these {len(page.jobs)} (use --limit, or a filter)", err=True)

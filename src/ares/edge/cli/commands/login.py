@@ -119,13 +119,13 @@ def _by_provider(url: str, name: str | None) -> dict[str, Any]:
 def _chosen(offered: "tuple[ProviderView, ...]", name: str | None, url: str) -> "ProviderView":
     from ares.edge.client.errors import LoginFailed
 
-    names = ", ".join(one.name for one in offered)
+    names = ", ".join(provider.name for provider in offered)
     if not offered:
         fix = "log in with an API token: `ares login --token`"
         raise LoginFailed(f"{url} is configured for no identity provider", fix=fix)
     if name is None and len(offered) > 1:
         raise LoginFailed(f"{url} offers {names}", fix="choose one with --provider")
-    found = next((one for one in offered if name in (None, one.name)), None)
+    found = next((provider for provider in offered if name in (None, provider.name)), None)
     if found is None:
         raise LoginFailed(f"{url} has no provider {name!r}", fix=f"it offers {names}")
     return found

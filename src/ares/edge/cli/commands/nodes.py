@@ -11,11 +11,15 @@ from ares.edge.cli.render.output import output_option, print_objects, show, tell
 from ares.edge.cli.render.text import age, cpus, duration, memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ares.api.identity import CertificateView
     from ares.api.nodes import ClusterView, LeaseView, NodeView
     from ares.edge.cli.render.table import Columns
+    from ares.model.node import Gpu
+
+
+def _mock(node: "NodeView") -> str:
+    """Mock GPUs are called so wherever they are counted."""
+    return " mock" if any(gpu.vendor == "mock" for gpu in node.info.gpus) else ""
 
 
 def _state(node: "NodeView") -> str:
@@ -30,12 +34,12 @@ NODES: "Columns[NodeView]" = {
     "RUNNING": lambda node: str(node.running),
     "CPUS": lambda node: f"{cpus(node.cpu_milli_free)}/{cpus(node.info.cpu_milli)}",
     "MEMORY": lambda node: f"{memory(node.memory_mib_free)}/{memory(node.info.memory_mib)}",
-    "GPUS": lambda node: f"{node.gpus_free}/{len(node.info.gpus)}",
+    "GPUS": lambda node: f"{node.gpus_free}/{len(node.info.gpus)}{_mock(node)}",
     "LEASE": lambda node: "-" if node.lease_age_s is None else f"{duration(node.lease_age_s)} ago",
 }
 NODES_WIDE: "Columns[NodeView]" = {
     **NODES,
-    "MODEL": lambda node: ", ".join(dict.fromkeys(gpu.model for gpu in node.info.gpus)),
+    "MODEL": lambda node: ", ".join(dict.fromkeys(gpu_name(gpu) for gpu in node.info.gpus)),
     "ISOLATION": lambda node: f"{node.info.isolation_level}:{','.join(node.info.isolation)}",
     "AGENT": lambda node: node.info.agent_version,
     "LABELS": lambda node: ",".join(f"{key}={value}" for key, value in node.info.labels.items()),
@@ -60,8 +64,6 @@ CERTIFICATES: "Columns[CertificateView]" = {
     "AGE": lambda held: age(held.issued_at),
     "ENDS": lambda held: f"in {duration(held.ends_at - time.time())}" if held.ends_at > time.time() else "-",
 }
-# Nodes that one line names.
-_NAMED_MAX = 3
 
 
 @click.group(invoke_without_command=True)
@@ -76,8 +78,11 @@ def nodes(ctx: click.Context, output: str) -> None:
     client = connect(ctx)
     found = show(client, calls.nodes(), NODES_WIDE if output == "wide" else NODES, output, of="nodes")
     if found is not None:
-        for line in not_apart(found):
-            click.echo(line)
+        from ares.edge.cli.findings import of_nodes
+
+        for finding in of_nodes(found):
+            if finding.status == "warning" and finding.check != "nodes":
+                click.echo(finding.message)
         for cluster in client.clusters():
             click.echo(led_by(cluster))
 
@@ -93,7 +98,7 @@ def show_node(ctx: click.Context, name: str, output: str) -> None:
 
     call = calls.nodes()
     raw = connect(ctx).send(call.raw())
-    found = [(one, seen) for one, seen in zip(raw["nodes"], call.read(raw), strict=True) if seen.name == name]
+    found = [(shown, seen) for shown, seen in zip(raw["nodes"], call.read(raw), strict=True) if seen.name == name]
     if not found:
         raise click.ClickException(f"there is no node {name}; see `ares nodes`")
     if not print_objects(output, found[0][0], lambda node: [node["name"]]):
@@ -179,20 +184,8 @@ def lease(ctx: click.Context, job: str | None, output: str) -> None:
     show(client, call, LEASES, output, of="leases", names="job")
 
 
-def not_apart(nodes: "Iterable[NodeView]") -> list[str]:
-    """Where jobs are kept apart less well than they should be, a line for each reason."""
-    from ares.model.isolation import shortfall
-
-    where: dict[str, list[str]] = {}
-    for node in nodes:
-        if node.ready and (short := shortfall(node.info.sandbox)):
-            where.setdefault(short, []).append(node.name)
-    return [f"{_some(names)}: {short}" for short, names in where.items()]
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - _NAMED_MAX
-    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+def gpu_name(gpu: "Gpu") -> str:
+    return f"mock {gpu.model}" if gpu.vendor == "mock" else gpu.model
 
 
 def led_by(cluster: "ClusterView") -> str:
@@ -213,7 +206,7 @@ def node_lines(node: "NodeView") -> tuple[tuple[str, str], ...]:
         ("Running", f"{node.running} jobs"),
         ("CPUs", f"{cpus(node.cpu_milli_free)} free of {cpus(info.cpu_milli)}"),
         ("Memory", f"{memory(node.memory_mib_free)} free of {memory(info.memory_mib)}"),
-        ("GPUs", f"{node.gpus_free} free of {len(info.gpus)}" if info.gpus else ""),
+        ("GPUs", f"{node.gpus_free} free of {len(info.gpus)}{_mock(node)}" if info.gpus else ""),
         ("Place", place),
         ("Isolation", info.isolation_level),
         ("Kept apart by", ", ".join(info.sandbox or info.isolation)),

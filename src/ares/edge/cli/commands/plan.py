@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.job_flags import asked, job_options
+from ares.edge.cli.job_flags import asked, job_options, layers
 from ares.edge.cli.render.output import output_option, print_objects
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def plan(ctx: click.Context, command: tuple[str, ...], output: str, **flags: Any
     """
     from ares.edge.client.calls import calls
 
-    spec = asked(command, flags)
+    spec = asked(layers(command, flags))
     call = calls.plan(spec)
     raw: Any = connect(ctx).send(call.raw())
     if not print_objects(output, raw, lambda _: []):
@@ -61,7 +61,10 @@ def page(found: "PlanAnswer", now: float) -> list[str]:
         ("Start now", "" if found.change is None else f"{found.change.message}: {as_typed(found.change.fields)}"),
     ]
     lines += [f"  {label:<12}{printable(text)}" for label, text in facts if text]
-    offers = ((one.asked, when(one.starts, now), _price(one), places(one), one.starts.basis) for one in found.offers)
+    offers = (
+        (offer.asked, when(offer.starts, now), _price(offer), places(offer), offer.starts.basis)
+        for offer in found.offers
+    )
     lines += section("Ways to run it", ("ASKED", "STARTS", "PER HOUR", "WHERE", "BECAUSE"), offers)
     if found.deadline is not None:
         met = ((as_typed(way.fields), way.message) for way in found.deadline.ways)
@@ -76,8 +79,14 @@ def displaced(record: dict[str, Any], title: str) -> list[str]:
     from ares.edge.cli.render.text import amount, duration
 
     rows = [
-        (one["job"], one["priority"], amount(one["gpus"]), duration(one["ranS"]), f"{one['lostGpuS']:,.0f}")
-        for one in record.get("victims", ())
+        (
+            victim["job"],
+            victim["priority"],
+            amount(victim["gpus"]),
+            duration(victim["ranS"]),
+            f"{victim['lostGpuS']:,.0f}",
+        )
+        for victim in record.get("victims", ())
     ]
     others = record.get("victimsOfOthers", 0)
     rows += [(f"{others} of other tenants", "", "", "", "")] if others else []

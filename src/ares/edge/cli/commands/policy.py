@@ -141,9 +141,11 @@ def check(ctx: click.Context, output: str, **flags: Any) -> None:
     raw: Any = connect(ctx).send(call.raw())
     if not print_objects(output, raw, lambda _: []):
         found = call.read(raw)
-        for one in found.mistakes:
-            hint = f"; {one.hint}" if one.hint else ""
-            click.echo(printable(f"{one.field}, line {one.line}, column {one.column}: {one.message}{hint}"))
+        for mistake in found.mistakes:
+            hint = f"; {mistake.hint}" if mistake.hint else ""
+            click.echo(
+                printable(f"{mistake.field}, line {mistake.line}, column {mistake.column}: {mistake.message}{hint}")
+            )
         if found.ok:
             click.echo("it could be saved")
     ctx.exit(0 if raw["ok"] else 1)
@@ -252,10 +254,12 @@ def _told(ctx: click.Context, call: "Call[PolicyRecord]", output: str) -> None:
     tell(connect(ctx), call, words, output)
 
 
-def _page(one: "PolicyRecord") -> str:
+def _page(record: "PolicyRecord") -> str:
     facts = [
-        ("Whose", one.tenant or "platform"), ("Version", str(one.version)), ("Applied", "yes" if one.enabled else "no"),
-        ("When", " ".join(one.when.split())), ("Action", one.action), ("Message", one.message),
-        ("Set", ", ".join(f"{path} = {text}" for path, text in one.set.items())), ("By", one.by), ("Note", one.note),
+        ("Whose", record.tenant or "platform"), ("Version", str(record.version)),
+        ("Applied", "yes" if record.enabled else "no"),
+        ("When", " ".join(record.when.split())), ("Action", record.action), ("Message", record.message),
+        ("Set", ", ".join(f"{path} = {text}" for path, text in record.set.items())),
+        ("By", record.by), ("Note", record.note),
     ]  # fmt: skip
-    return "\n".join((one.name, *(f"  {label:<10}{printable(text)}" for label, text in facts if text)))
+    return "\n".join((record.name, *(f"  {label:<10}{printable(text)}" for label, text in facts if text)))

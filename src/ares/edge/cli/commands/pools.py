@@ -20,18 +20,26 @@ def power(pool: "PoolView") -> str:
     return f"{pool.power_watts:,.0f}/{cap:,.0f}W" if cap else f"{pool.power_watts:,.0f}W"
 
 
+def _mock(pool: "PoolView") -> str:
+    """ " mock" when all are, " (2 mock)" when some are."""
+    if not pool.mock_gpus:
+        return ""
+    return " mock" if pool.mock_gpus == pool.gpus else f" ({pool.mock_gpus} mock)"
+
+
 def _starts(pool: "PoolView") -> str:
     return _when(pool.shapes[0], time.time()) if pool.shapes else ""
 
 
 def _models(pool: "PoolView") -> str:
-    return ", ".join(f"{count} x {model}" for model, count in pool.gpu_models.items())
+    mock = "mock " if pool.gpus and pool.mock_gpus == pool.gpus else ""
+    return ", ".join(f"{count} x {mock}{model}" for model, count in pool.gpu_models.items())
 
 
-def _when(one: "ShapeEta", now: float) -> str:
+def _when(eta: "ShapeEta", now: float) -> str:
     from ares.edge.cli.render.explanation import when
 
-    return "never" if one.starts is None else when(one.starts, now)
+    return "never" if eta.starts is None else when(eta.starts, now)
 
 
 POOLS: "Columns[PoolView]" = {
@@ -39,7 +47,7 @@ POOLS: "Columns[PoolView]" = {
     "READY": lambda pool: f"{pool.ready_nodes}/{pool.nodes}",
     "CPUS": lambda pool: f"{cpus(pool.cpu_milli_free)}/{cpus(pool.cpu_milli)}",
     "MEMORY": lambda pool: f"{memory(pool.memory_mib_free)}/{memory(pool.memory_mib)}",
-    "GPUS": lambda pool: f"{pool.gpus_free}/{pool.gpus}",
+    "GPUS": lambda pool: f"{pool.gpus_free}/{pool.gpus}{_mock(pool)}",
     "RESERVED": lambda pool: str(pool.gpus_reserved),
     "PENDING": lambda pool: str(pool.pending_jobs),
     "POWER": power,
@@ -94,7 +102,7 @@ def page(pool: "PoolView", now: float) -> list[str]:
     held = f"{pool.gpus_free} free, {pool.gpus_held} held, {pool.gpus_kept} kept for jobs that others leave for"
     facts = [
         ("Nodes", ", ".join((f"{pool.ready_nodes} of {pool.nodes} ready", *out))),
-        ("GPUs", f"{pool.gpus}: {held}, {pool.gpus_reserved} reserved" if pool.gpus else ""),
+        ("GPUs", f"{pool.gpus}{_mock(pool)}: {held}, {pool.gpus_reserved} reserved" if pool.gpus else ""),
         ("CPUs", f"{cpus(pool.cpu_milli_free)} of {cpus(pool.cpu_milli)} free"),
         ("Memory", f"{memory(pool.memory_mib_free)} of {memory(pool.memory_mib)} free"),
         ("Models", _models(pool)),
@@ -105,29 +113,29 @@ def page(pool: "PoolView", now: float) -> list[str]:
     lines = [printable(pool.name)]
     lines += [f"  {label:<10}{printable(text)}" for label, text in facts if text]
     shapes = (
-        (one.shape.words, _when(one, now), one.never if one.starts is None else one.starts.basis) for one in pool.shapes
+        (eta.shape.words, _when(eta, now), eta.never if eta.starts is None else eta.starts.basis) for eta in pool.shapes
     )
     lines += section("A job submitted now would start", ("SIZE", "STARTS", "BECAUSE"), shapes)
     booked = (
         (
-            one.name or "of another tenant",
-            one.state,
-            str(one.gpus),
-            cpus(one.cpu_milli),
-            moment(one.start),
-            moment(one.until),
+            reservation.name or "of another tenant",
+            reservation.state,
+            str(reservation.gpus),
+            cpus(reservation.cpu_milli),
+            moment(reservation.start),
+            moment(reservation.until),
         )
-        for one in pool.reservations
+        for reservation in pool.reservations
     )
     lines += section("Reserved", ("NAME", "STATE", "GPUS", "CPUS", "FROM", "UNTIL"), booked)
     promised = (
         (
-            one.job or "of another tenant",
-            amount(one.gpus),
-            str(one.nodes),
-            f"in {duration(one.start - now)}" if one.start > now else "now",
-            "unknown" if one.until is None else f"in {duration(one.until - now)}",
+            promise.job or "of another tenant",
+            amount(promise.gpus),
+            str(promise.nodes),
+            f"in {duration(promise.start - now)}" if promise.start > now else "now",
+            "unknown" if promise.until is None else f"in {duration(promise.until - now)}",
         )
-        for one in pool.promises
+        for promise in pool.promises
     )
     return [*lines, *section("Held for jobs that wait", ("JOB", "GPUS", "NODES", "FROM", "UNTIL"), promised)]

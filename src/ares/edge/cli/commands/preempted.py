@@ -9,7 +9,7 @@ from ares.edge.cli.connect import connect, find_job, job_argument, of_one_job
 from ares.edge.cli.render.output import answer, output_option
 
 if TYPE_CHECKING:
-    from ares.model.event import LedgerEvent
+    from ares.model.state import LedgerEvent
 
 
 @click.command()
@@ -51,7 +51,7 @@ def told(event: "LedgerEvent", job_id: str, now: float) -> list[str]:
         if asker.get("operator") != "":
             lines.append(f"  {'For':<12}{printable(_asker(asker))}")
         lines.append(f"  {'Rule':<12}{data.get('rule')}: {data.get('why')}")
-        mine = next((one for one in data.get("victims", ()) if one.get("job") == job_id), None)
+        mine = next((victim for victim in data.get("victims", ()) if victim.get("job") == job_id), None)
         if mine is not None:
             lines.append(
                 f"  {'Lost':<12}{mine['lostGpuS']:,.0f} GPU-seconds since it started {duration(mine['ranS'])} before"

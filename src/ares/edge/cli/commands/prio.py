@@ -33,12 +33,12 @@ def prio(ctx: click.Context, limit: int, output: str) -> None:
 
 def header(rows: "tuple[PrioRow, ...]") -> tuple[str, ...]:
     factors = rows[0].factors if rows else ()
-    names = (one.name.upper() if one.sum == "primary" else f"({one.name.upper()})" for one in factors)
+    names = (factor.name.upper() if factor.sum == "primary" else f"({factor.name.upper()})" for factor in factors)
     return ("JOB", "NAME", "TENANT", "PRIO", "RANK", *names)
 
 
 def cells(row: "PrioRow") -> tuple[str, ...]:
     """RANK is the sum of the columns as they are shown."""
-    parts = [round(one.product, 2) for one in row.factors]
-    rank = sum(part for part, one in zip(parts, row.factors, strict=True) if one.sum == "primary")
+    parts = [round(factor.product, 2) for factor in row.factors]
+    rank = sum(part for part, factor in zip(parts, row.factors, strict=True) if factor.sum == "primary")
     return (row.job, row.name, row.tenant, row.priority, f"{rank:.2f}", *(f"{part:.2f}" for part in parts))

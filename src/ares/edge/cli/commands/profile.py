@@ -168,11 +168,11 @@ def plugins(ctx: click.Context, output: str) -> None:
     if found is None:
         return
     print_records(PLUGINS, found.plugins, of="plugins")
-    for one in found.plugins:
-        if one.cut_off:
-            click.echo(f"cut off: {one.kind} {one.name} of {one.origin}: {one.cut_off}", err=True)
-    for one in found.refused:
-        click.echo(f"refused: {one.kind} {one.name} of {one.origin}: {one.error}", err=True)
+    for plugin in found.plugins:
+        if plugin.cut_off:
+            click.echo(f"cut off: {plugin.kind} {plugin.name} of {plugin.origin}: {plugin.cut_off}", err=True)
+    for plugin in found.refused:
+        click.echo(f"refused: {plugin.kind} {plugin.name} of {plugin.origin}: {plugin.error}", err=True)
     for name in found.missing:
         click.echo(f"missing: the profile names {name!r}, which is not installed", err=True)
 
@@ -185,7 +185,7 @@ def _version(client: "Client", version: int | None) -> dict[str, Any]:
     kept: list[dict[str, Any]] = client.send(operator.profiles().raw())["profiles"]
     # Version 0 is the built-in profile, without any change.
     kept.append({"version": 0, "profile": {}})
-    found = next((one for one in kept if one["version"] == version), None)
+    found = next((row for row in kept if row["version"] == version), None)
     if found is None:
         raise click.ClickException(f"version {version} is not kept; `ares profile history` lists those that are")
     return found
@@ -227,8 +227,8 @@ def _flatten(prefix: str, value: Any, found: dict[str, str]) -> None:
         for key, item in sorted(cast("dict[str, Any]", value).items()):
             _flatten(f"{prefix}.{key}", item, found)
     elif prefix in _WEIGHTS:
-        for one in cast("tuple[Weight, ...]", value):
-            found[f"{_WEIGHTS[prefix]}.{one.name}"] = f"{one.weight:g}"
+        for weight in cast("tuple[Weight, ...]", value):
+            found[f"{_WEIGHTS[prefix]}.{weight.name}"] = f"{weight.weight:g}"
     elif isinstance(value, tuple):
         found[prefix] = ",".join(cast("tuple[str, ...]", value))
     elif isinstance(value, bool):

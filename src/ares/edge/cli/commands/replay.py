@@ -72,7 +72,9 @@ def page(found: "ReplayAnswer", changed: set[str], now: float) -> list[str]:
     from ares.edge.cli.render.explanation import section
     from ares.edge.cli.render.text import duration
 
-    weights = ", ".join(f"{one.name} {one.weight:g}{'*' if one.name in changed else ''}" for one in found.weights)
+    weights = ", ".join(
+        f"{weight.name} {weight.weight:g}{'*' if weight.name in changed else ''}" for weight in found.weights
+    )
     verdict = "the same machines" if found.same else "other machines"
     lines = [
         f"decision {found.decision} about {found.job}, {duration(now - found.at)} ago, profile {found.profile_version}",
@@ -80,7 +82,7 @@ def page(found: "ReplayAnswer", changed: set[str], now: float) -> list[str]:
         f"  {'Then':<12}{', '.join(found.chosen)}",
         f"  {'Now':<12}{', '.join(found.chosen_again)}: {verdict}",
     ]
-    names = [one.name for one in found.weights if any(one.name in node.parts for node in found.nodes)]
+    names = [weight.name for weight in found.weights if any(weight.name in node.parts for node in found.nodes)]
     header = ("NODE", *(name.upper() for name in names), "SCORE", "THEN", "NOW")
     rows = (_row(node, names, set(found.chosen)) for node in found.nodes)
     left_out = found.passing - len(found.nodes)

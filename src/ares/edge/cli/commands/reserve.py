@@ -73,10 +73,10 @@ def reserve(ctx: click.Context, output: str, **flags: Any) -> None:
     from ares.edge.client.calls import reservations
 
     given = {key: value for key, value in flags.items() if value not in (None, ())}
-    one = answer(connect(ctx), reservations.reserve(**given), output)
-    if one is not None:
-        click.echo(f"reserved {one.name}: {room(one)} on {where(one)}, {window(one)}")
-        click.echo(f"use it with: ares submit --reservation {one.name} ...", err=True)
+    booked = answer(connect(ctx), reservations.reserve(**given), output)
+    if booked is not None:
+        click.echo(f"reserved {booked.name}: {room(booked)} on {where(booked)}, {window(booked)}")
+        click.echo(f"use it with: ares submit --reservation {booked.name} ...", err=True)
 
 
 @click.command()
@@ -103,7 +103,7 @@ def show_reservation(ctx: click.Context, name: str, output: str) -> None:
     """Prints all there is to know about a reservation."""
     from ares.edge.client.calls import reservations
 
-    tell(connect(ctx), reservations.reservation(name), lambda one: "\n".join(page(one, time.time())), output)
+    tell(connect(ctx), reservations.reservation(name), lambda view: "\n".join(page(view, time.time())), output)
 
 
 @reservation.command()
@@ -118,7 +118,7 @@ def cancel(ctx: click.Context, name: str, reason: str, output: str) -> None:
     tell(
         connect(ctx),
         reservations.cancel(name, reason),
-        lambda one: f"{one.name} cancelled; {one.running} running go on, {one.waiting} waiting wait for any room",
+        lambda view: f"{view.name} cancelled; {view.running} running go on, {view.waiting} waiting wait for any room",
         output,
     )
 
@@ -133,57 +133,57 @@ def extend(ctx: click.Context, name: str, more: str, output: str) -> None:
     from ares.edge.client.calls import reservations
 
     call = reservations.extend(name, more)
-    tell(connect(ctx), call, lambda one: f"{one.name} lasts until {moment(one.until)}", output)
+    tell(connect(ctx), call, lambda view: f"{view.name} lasts until {moment(view.until)}", output)
 
 
 # ---- for people
 
 
-def page(one: "ReservationView", now: float) -> list[str]:
+def page(view: "ReservationView", now: float) -> list[str]:
     """The lines of `ares reservation show`."""
     from ares.edge.cli.render.explanation import section
 
-    who = ", ".join((*(f"team {team}" for team in one.teams), *one.users)) or "the whole tenant"
-    used = "never" if one.used_at is None else f"{duration(now - one.used_at)} ago"
-    gives_up = f"given up after {duration(one.unused_release_s)} unused" if one.unused_release_s else "kept if unused"
+    who = ", ".join((*(f"team {team}" for team in view.teams), *view.users)) or "the whole tenant"
+    used = "never" if view.used_at is None else f"{duration(now - view.used_at)} ago"
+    gives_up = f"given up after {duration(view.unused_release_s)} unused" if view.unused_release_s else "kept if unused"
     facts = [
-        ("Room", f"{room(one)} on {where(one)}"),
-        ("Window", f"{window(one)} ({_away(one, now)})"),
-        ("For", f"{one.tenant}: {who}"),
-        ("Jobs", _jobs(one)),
+        ("Room", f"{room(view)} on {where(view)}"),
+        ("Window", f"{window(view)} ({_away(view, now)})"),
+        ("For", f"{view.tenant}: {who}"),
+        ("Jobs", _jobs(view)),
         ("Last used", f"{used}; {gives_up}"),
-        ("In the way", f"{one.strangers} jobs that do not belong there" if one.strangers else ""),
-        ("Missing", f"{', '.join(one.missing[:8])}: gone, cordoned or silent" if one.missing else ""),
-        ("Note", one.note),
+        ("In the way", f"{view.strangers} jobs that do not belong there" if view.strangers else ""),
+        ("Missing", f"{', '.join(view.missing[:8])}: gone, cordoned or silent" if view.missing else ""),
+        ("Note", view.note),
     ]
-    lines = [f"{printable(one.name)}  {one.state}"]
+    lines = [f"{printable(view.name)}  {view.state}"]
     lines += [f"  {label:<12}{printable(text)}" for label, text in facts if text]
     nodes = (
         (place.node, ",".join(map(str, place.gpus)), cpus(place.cpu_milli), memory(place.memory_mib))
-        for place in one.placements
+        for place in view.placements
     )
     lines += section("Where", ("NODE", "GPUS", "CPUS", "MEMORY"), nodes)
-    turns = ((moment(turn.at), turn.state, turn.by, turn.why) for turn in one.history)
+    turns = ((moment(turn.at), turn.state, turn.by, turn.why) for turn in view.history)
     return [*lines, *section("What happened", ("AT", "STATE", "BY", "WHY"), turns)]
 
 
-def _away(one: "ReservationView", now: float) -> str:
-    if one.state not in ("planned", "active"):
-        return one.state
-    if now < one.start:
-        return f"begins in {duration(one.start - now)}"
-    return f"ends in {duration(one.until - now)}"
+def _away(view: "ReservationView", now: float) -> str:
+    if view.state not in ("planned", "active"):
+        return view.state
+    if now < view.start:
+        return f"begins in {duration(view.start - now)}"
+    return f"ends in {duration(view.until - now)}"
 
 
-def room(one: "ReservationView") -> str:
-    gpus = f"{one.gpus} GPU{'' if one.gpus == 1 else 's'}, " if one.gpus else ""
-    return f"{gpus}{cpus(one.cpu_milli)} CPUs, {memory(one.memory_mib)}"
+def room(view: "ReservationView") -> str:
+    gpus = f"{view.gpus} GPU{'' if view.gpus == 1 else 's'}, " if view.gpus else ""
+    return f"{gpus}{cpus(view.cpu_milli)} CPUs, {memory(view.memory_mib)}"
 
 
-def where(one: "ReservationView") -> str:
-    names = [place.node for place in one.placements]
+def where(view: "ReservationView") -> str:
+    names = [place.node for place in view.placements]
     return ", ".join(names) if len(names) <= 4 else f"{len(names)} machines"
 
 
-def window(one: "ReservationView") -> str:
-    return f"from {moment(one.start)} until {moment(one.until)}"
+def window(view: "ReservationView") -> str:
+    return f"from {moment(view.start)} until {moment(view.until)}"

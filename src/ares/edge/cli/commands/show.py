@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from ares.api.jobs import JobDetail
     from ares.api.usage import Use
     from ares.edge.client.sync import Client
-    from ares.model.event import LedgerEvent
     from ares.model.job import JobSpec, JobTerm
-    from ares.model.state import Phase
+    from ares.model.state import LedgerEvent, Phase
 
 FAILED: "tuple[Phase, ...]" = ("FAILED", "UNKNOWN")
 FAILURES_MAX = 5
@@ -47,7 +46,7 @@ def show(ctx: click.Context, job: str, output: str) -> None:
 
     detail = msgspec.convert(raw, JobDetail)
     if detail.array_counts is None:
-        lines = render(detail, client.job_events(full), time.time())
+        lines = render(detail, client.job_events(full), time.time(), _uses_now(client, detail))
     else:
         lines = render(detail, (), time.time()) + _failed_tasks(client, detail, time.time())
     for line in lines:
@@ -72,13 +71,32 @@ def _failed_tasks(client: "Client", detail: "JobDetail", now: float) -> list[str
     return lines
 
 
-def render(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -> list[str]:
+def _uses_now(client: "Client", detail: "JobDetail") -> str:
+    """0.98 of 1 CPUs, 120Mi of 256Mi, 3 processes; nothing where that is not known."""
+    from ares.edge.client.errors import AresError
+
+    if detail.state.phase != "RUNNING":
+        return ""
+    try:
+        ranks = client.use(detail.state.id).ranks
+    except AresError:
+        # A server of an earlier version, or a node that does not answer.
+        return ""
+    if not ranks:
+        return ""
+    cpus, asked = sum(use.cpus for use in ranks), sum(use.cpus_asked for use in ranks)
+    used, room = sum(use.memory_bytes for use in ranks), sum(use.memory_asked_bytes for use in ranks)
+    count = sum(use.processes for use in ranks)
+    return f"{cpus:.2f} of {asked:g} CPUs, {memory(used >> 20)} of {memory(room >> 20)}, {count} processes"
+
+
+def render(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float, uses_now: str = "") -> list[str]:
     """The lines of the view for people."""
     from ares.edge.cli.render.job_cells import EVENT_HEADER, event_row
     from ares.edge.cli.render.table import layout
     from ares.edge.cli.render.text import phase_colour, printable, use_colour
 
-    facts = [(label, text) for label, text in _facts(detail, events, now) if text]
+    facts = [(label, text) for label, text in (*_facts(detail, events, now), ("Uses now", uses_now)) if text]
     phase = detail.state.phase
     shown = click.style(phase, fg=phase_colour(phase)) if use_colour() else phase
     lines = [f"{printable(detail.state.name)}  {detail.state.id}  {shown}"]
@@ -106,11 +124,13 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ),
         ("Limits", limits),
         ("Directory", spec.workdir or ""),
+        ("Project", spec.project or ""),
         # Names only: values are often secrets. `-o yaml` has them.
         ("Environment", ", ".join(spec.env)),
         ("Secrets", ", ".join(f"{ref.name} as {ref.env or ref.file}" for ref in spec.secrets)),
         ("Labels", pairs(spec.labels)),
         ("Selector", pairs(spec.selector)),
+        ("Notify", ", ".join(spec.notify)),
         ("Place", _wishes(spec)),
         ("Reads", _references(spec)),
         ("Licences", pairs(spec.licences)),
@@ -124,7 +144,7 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("ETA", _eta(detail, now)),
         ("Attempt", f"{state.attempt}, fence {state.fence}" if state.attempt else ""),
         ("Alternative", _alternative(detail)),
-        ("Node", placed(state.placements)),
+        ("Node", placed(state.placements, mock=detail.mock_gpus)),
         ("Leaving", placed(state.leaving)),
         ("Kept", _hold(detail)),
         ("Preemption", _yields(detail, now)),
@@ -232,11 +252,14 @@ def _wishes(spec: "JobSpec") -> str:
             for t in spec.affinity
         ),
         *(_near(term) for term in spec.job_affinity),
-        *(f"tolerates {one.key}{'' if one.value is None else f'={one.value}'}" for one in spec.tolerations),
+        *(
+            f"tolerates {toleration.key}{'' if toleration.value is None else f'={toleration.value}'}"
+            for toleration in spec.tolerations
+        ),
         f"in {' or '.join(spec.residency)}" if spec.residency else "",
         "" if spec.isolation == "any" else f"isolation {spec.isolation}",
         "" if spec.network == "host" else f"network {spec.network}",
-        *(f"reads {one.name} ({memory(one.size_mib)})" for one in spec.inputs),
+        *(f"reads {dataset.name} ({memory(dataset.size_mib)})" for dataset in spec.inputs),
     ]
     return "; ".join(part for part in parts if part)
 

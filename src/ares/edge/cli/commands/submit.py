@@ -1,19 +1,20 @@
 """`ares submit`."""
 
-import os
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ares.edge.cli.connect import connect
-from ares.edge.cli.job_flags import asked, job_options
+from ares.edge.cli.connect import connect, connect_briefly
+from ares.edge.cli.job_flags import asked, flow_file, job_options, layers
 from ares.edge.cli.render.output import output_option, print_objects
+from ares.edge.cli.shipping import directory, ship
 
 if TYPE_CHECKING:
-    from ares.edge.client.sync import Client
+    from ares.edge.client.brief import BriefClient, Sender
     from ares.model.job import JobSpec
 
 VERDICT_WITHIN_S = 0.3
@@ -22,32 +23,54 @@ VERDICT_EVERY_S = 0.05
 
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
 @job_options
+@click.option(
+    "--workdir",
+    metavar="DIR|none",
+    help="Directory whose files it starts with; none ships nothing.  [default: the current one]",
+)
+@click.option("--yes", "-y", is_flag=True, help="Ship new files of more than 256 MiB without asking.")
 @click.option("--request-id", metavar="ID", help="Submitting again under the same id gives the same job.")
 @click.option("--wait", "wait_", is_flag=True, help="Wait for the end; exit as the job did.")
 @click.option("--follow", is_flag=True, help="Print the job's output until its end; exit as the job did.")
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
-def submit(ctx: click.Context, command: tuple[str, ...], wait_: bool, follow: bool, output: str, **flags: Any) -> None:
+def submit(
+    ctx: click.Context,
+    command: tuple[str, ...],
+    workdir: str | None,
+    yes: bool,
+    wait_: bool,
+    follow: bool,
+    output: str,
+    **flags: Any,
+) -> None:
     """Submits a job.
 
     \b
       ares submit --gpus 2 --name train -- python train.py
       ares submit -f job.yaml --priority HIGH
       ares submit --array 0-9 --wait -- sh -c 'echo task $ARES_ARRAY_INDEX'
+      ares submit -f flow.yaml                    a workflow: a file with jobs
 
+    The files of the current directory go with it, without what .gitignore and .aresignore name.
     With --wait or --follow the exit code is the job's own; see docs/cli.md for the codes of
     jobs that were cancelled, killed or never started. Ctrl-C leaves the job running.
     """
-    spec = asked(command, flags)
+    if flags["file"] and (jobs := flow_file(flags["file"])) is not None:
+        ctx.exit(_submit_flow(ctx, jobs, flags, output, wait=wait_ or follow))
+    # A path rather than text: a flag names a directory here, also from / on.
+    said = [*layers(command, flags), {"workdir": None if workdir is None else Path(workdir)}]
+    spec = asked(said)
     if follow and spec.array is not None:
-        raise click.UsageError("an array has no single output to follow; use --wait, then ares logs ARRAY_INDEX", ctx)
-    client = connect(ctx)
-    if spec.workdir is None:
-        _hint_private_directory(spec.command)
-    from ares.edge.client.calls import calls
-    from ares.edge.client.http import new_request_id
+        raise click.UsageError("an array has no single output to follow; use --wait, or `ares logs -f ARRAY`", ctx)
+    client = connect_briefly(ctx)
+    if (root := directory(said)) is not None:
+        import msgspec
 
-    raw: Any = client.send(calls.submit(spec, flags["request_id"] or new_request_id()).raw())
+        spec = msgspec.structs.replace(spec, project=ship(client, root, yes=yes).sha256)
+    from ares.edge.client.calls import calls
+
+    raw: Any = client.send(calls.submit(spec, flags["request_id"] or calls.new_request_id()).raw())
     if not print_objects(output, raw, lambda answer: [answer["id"]]):
         # The job's own output must be alone on stdout.
         click.echo(_sentence(raw, spec.name), err=follow or wait_)
@@ -61,20 +84,36 @@ def submit(ctx: click.Context, command: tuple[str, ...], wait_: bool, follow: bo
         click.echo(f"see it with: ares logs -f {raw['id']}", err=True)
 
 
+def _submit_flow(ctx: click.Context, file: dict[str, object], flags: dict[str, Any], output: str, *, wait: bool) -> int:
+    """A file with `jobs` is a workflow. Flags describe one job, so they say nothing here."""
+    from ares.edge.cli.commands.flow import sentence
+    from ares.edge.cli.render.output import answer
+    from ares.edge.client.calls import flows
+    from ares.edge.client.calls.calls import new_request_id
+
+    given = [flag for flag, value in flags.items() if value not in (None, {}, (), False)]
+    if wait or any(flag not in ("file", "request_id", "name") for flag in given):
+        raise click.UsageError(
+            "a workflow takes no flags of a job but --name and --request-id: write them in its file", ctx
+        )
+    jobs, name = file.get("jobs"), flags["name"] or file.get("name", "flow")
+    if not isinstance(jobs, dict) or set(file) - {"jobs", "name"}:
+        raise click.UsageError("a workflow file has the keys jobs and name; all else belongs to its jobs", ctx)
+    specs = flows.flow_jobs(jobs)  # pyright: ignore[reportUnknownArgumentType]
+    call = flows.submit_flow(specs, str(name), flags["request_id"] or new_request_id())
+    made = answer(connect(ctx), call, output, "id")
+    if made is not None:
+        click.echo(sentence(made))
+        if sys.stderr.isatty():
+            click.echo(f"see it with: ares flow show {made.id}", err=True)
+    return 0
+
+
 def _sentence(answer: dict[str, Any], name: str) -> str:
     tasks = f" with {answer['tasks']} tasks" if answer.get("tasks", 1) > 1 else ""
     if answer.get("replayed"):
         return f"already submitted as {answer['id']} ({name}){tasks}: this request id was used before"
     return f"submitted {answer['id']} ({name}){tasks}"
-
-
-def _hint_private_directory(command: Sequence[str]) -> None:
-    local = next((arg for arg in command if not os.path.isabs(arg) and os.path.isfile(arg)), None)
-    if local is not None:
-        click.echo(
-            f"hint: {local} is a file here, but jobs start in a private directory; add --chdir . to start in this one",
-            err=True,
-        )
 
 
 _TAKEN = {
@@ -83,17 +122,18 @@ _TAKEN = {
 }
 
 
-def _warn_of_never(client: "Client", spec: "JobSpec", warnings: Sequence[dict[str, str]]) -> bool:
+def _warn_of_never(client: "Sender", spec: "JobSpec", warnings: Sequence[dict[str, str]]) -> bool:
     """What the server said about the job when it took it, and what would start it."""
     from ares.edge.cli.render.changes import as_typed
     from ares.edge.cli.render.text import printable
+    from ares.edge.client.calls import calls
 
-    never = [one for one in warnings if one.get("remedy")]
-    for one in warnings:
-        taken = f"{_TAKEN.get(one['remedy'], 'accepted, but it waits')}: " if one.get("remedy") else ""
-        click.echo(f"warning: {taken}{printable(one['message'])}", err=True)
-    if any(one["remedy"] == "yours" for one in never):
-        change = client.plan(spec).change
+    never = [warning for warning in warnings if warning.get("remedy")]
+    for warning in warnings:
+        taken = f"{_TAKEN.get(warning['remedy'], 'accepted, but it waits')}: " if warning.get("remedy") else ""
+        click.echo(f"warning: {taken}{printable(warning['message'])}", err=True)
+    if any(warning["remedy"] == "yours" for warning in never):
+        change = client.send(calls.plan(spec)).change
         if change is not None:
             click.echo(f"smallest fix: {printable(change.message)} ({printable(as_typed(change.fields))})", err=True)
     return bool(never)
@@ -112,11 +152,13 @@ def _tell_of_deadline(seen: "dict[str, Any] | None") -> None:
         click.echo(f"would be met {printable(way['message'])} ({printable(as_typed(way['fields']))})", err=True)
 
 
-def _warn_of_waiting(client: "Client", job_id: str) -> None:
+def _warn_of_waiting(client: "Sender", job_id: str) -> None:
     """Says so if it will not run by itself. The scheduler's answer takes a moment, often no more than this."""
+    from ares.edge.client.calls import calls
+
     deadline = time.monotonic() + VERDICT_WITHIN_S
     while True:
-        detail = client.get(job_id)
+        detail = client.send(calls.job(job_id))
         if detail.waiting is not None or detail.state.phase != "PENDING" or time.monotonic() > deadline:
             break
         time.sleep(VERDICT_EVERY_S)
@@ -127,7 +169,7 @@ def _warn_of_waiting(client: "Client", job_id: str) -> None:
         click.echo(f"warning: {printable(waits_for(detail.waiting))}", err=True)
 
 
-def _stay(client: "Client", job_id: str, follow: bool, *, warned: bool) -> int:
+def _stay(client: "BriefClient", job_id: str, follow: bool, *, warned: bool) -> int:
     from ares.edge.cli.commands.logs import copy_log
     from ares.edge.cli.commands.wait import detachable, wait_for
 
@@ -135,7 +177,7 @@ def _stay(client: "Client", job_id: str, follow: bool, *, warned: bool) -> int:
         if not warned:
             _warn_of_waiting(client, job_id)
         if follow:
-            copy_log(client, job_id, follow=True)
-        return wait_for(client, job_id, live=not follow)
+            copy_log(client.whole, job_id, follow=True)
+        return wait_for(client.whole, job_id, live=not follow)
 
     return detachable(job_id, watch)

@@ -17,7 +17,7 @@ _FLAGS: Mapping[str, Callable[[Any], str]] = {
     "gang.minRanks": lambda value: f"--min-ranks {value}",
     "numa": lambda value: f"--numa {value}",
     "topology.level": lambda value: f"--topology {value}:required",
-    "tolerations": lambda value: " ".join(f"--tolerate {shlex.quote(_taint(one))}" for one in value),
+    "tolerations": lambda value: " ".join(f"--tolerate {shlex.quote(_taint(toleration))}" for toleration in value),
 }
 # Fields with names below them: one flag for each.
 _NAMED: Mapping[str, str] = {"resources.devices": "--device", "licences": "--licence"}
@@ -73,5 +73,5 @@ def _line(name: str, value: Any) -> str:
     return f"{name}: remove it" if gone else f"{name}: {json.dumps(value)}"
 
 
-def _taint(one: Mapping[str, str]) -> str:
-    return f"{one['key']}={one['value']}" if one.get("value") is not None else one["key"]
+def _taint(toleration: Mapping[str, str]) -> str:
+    return f"{toleration['key']}={toleration['value']}" if toleration.get("value") is not None else toleration["key"]

@@ -26,11 +26,11 @@ def page(found: "Explanation", detail: "JobDetail", now: float) -> list[str]:
         return [head, f"  {_not_waiting(found.phase)}"]
     lines = [f"{head} for {duration(now - (detail.state.queued_at or detail.state.submitted_at))}", ""]
     lines += [f"  {label:<12}{printable(text)}" for label, text in _facts(found, now) if text]
-    for number, one in enumerate(found.alternatives):
+    for number, alternative in enumerate(found.alternatives):
         title = (
             "" if len(found.alternatives) == 1 else f" for alternative {number}" if number else " for the first choice"
         )
-        lines += _funnel(one, title) + _nearest(one, title)
+        lines += _funnel(alternative, title) + _nearest(alternative, title)
     lines += _gpus(found) + _holders(found, now) + _rank(found.factors) + _limits(found.limits)
     return lines
 
@@ -38,7 +38,7 @@ def page(found: "Explanation", detail: "JobDetail", now: float) -> list[str]:
 def _not_waiting(phase: str) -> str:
     if phase in {"STAGING", "RUNNING"}:
         return "it does not wait; `ares show` says where it runs"
-    if phase in {"RETRYING", "PREEMPTED"}:
+    if phase in {"WAITING", "RETRYING", "PREEMPTED"}:
         return "it is not in the queue now, but will come back to it; `ares show` says when"
     return "it has ended; `ares show` says how"
 
@@ -106,11 +106,11 @@ def section(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) ->
     return ["", title, *(f"  {line}" for line in layout(header, cells))] if cells else []
 
 
-def _funnel(one: "AskExplained", title: str) -> list[str]:
+def _funnel(alternative: "AskExplained", title: str) -> list[str]:
     """From all machines down: filters that refused some, and what is left at the end."""
     rows: list[tuple[str, str, str]] = []
     before = None
-    for step in one.funnel:
+    for step in alternative.funnel:
         if before is None:
             rows.append(("all machines", str(step.nodes), ""))
         elif step.nodes != before:
@@ -119,8 +119,8 @@ def _funnel(one: "AskExplained", title: str) -> list[str]:
     return section(f"Machines left{title}", ("AFTER", "LEFT", "REFUSED"), rows)
 
 
-def _nearest(one: "AskExplained", title: str) -> list[str]:
-    rows = ((miss.node, miss.refused_by, miss.message) for miss in one.nearest)
+def _nearest(alternative: "AskExplained", title: str) -> list[str]:
+    rows = ((miss.node, miss.refused_by, miss.message) for miss in alternative.nearest)
     return section(f"Nearest misses{title}", ("NODE", "REFUSED BY", "WHY"), rows)
 
 
@@ -146,47 +146,51 @@ def _gpus(found: "Explanation") -> list[str]:
 def _holders(found: "Explanation", now: float) -> list[str]:
     rows = (
         (
-            one.node,
-            one.job or "of another tenant",
-            amount(one.gpus),
-            amount(one.cpus),
-            "kept for it" if one.reserved else duration(now - one.since),
-            "" if one.reserved else "does not say" if one.ends_at is None else f"in {duration(one.ends_at - now)}",
+            holder.node,
+            holder.job or "of another tenant",
+            amount(holder.gpus),
+            amount(holder.cpus),
+            "kept for it" if holder.reserved else duration(now - holder.since),
+            ""
+            if holder.reserved
+            else "does not say"
+            if holder.ends_at is None
+            else f"in {duration(holder.ends_at - now)}",
         )
-        for one in found.holders
+        for holder in found.holders
     )
     return section("Who is there", ("NODE", "JOB", "GPUS", "CPUS", "SINCE", "ENDS"), rows)
 
 
 def _rank(factors: "tuple[FactorShown, ...]") -> list[str]:
     """The rank is the sum of the parts as they are shown."""
-    primary = [one for one in factors if one.sum == "primary"]
-    rows = [_part(one.name, one) for one in primary]
-    rows += [("rank", "", "", f"{sum(round(one.product, 2) for one in primary):.2f}")] if rows else []
-    rows += [_part(f"{one.name} (between equals)", one) for one in factors if one.sum != "primary"]
+    primary = [factor for factor in factors if factor.sum == "primary"]
+    rows = [_part(factor.name, factor) for factor in primary]
+    rows += [("rank", "", "", f"{sum(round(factor.product, 2) for factor in primary):.2f}")] if rows else []
+    rows += [_part(f"{factor.name} (between equals)", factor) for factor in factors if factor.sum != "primary"]
     return section("Rank", ("FACTOR", "VALUE", "x WEIGHT", "= PART"), rows)
 
 
-def _part(name: str, one: "FactorShown") -> tuple[str, ...]:
-    return name, f"{one.value:.4f}", f"{one.weight:g}", f"{one.product:.2f}"
+def _part(name: str, factor: "FactorShown") -> tuple[str, ...]:
+    return name, f"{factor.value:.4f}", f"{factor.weight:g}", f"{factor.product:.2f}"
 
 
 def _limits(limits: "tuple[Standing, ...]") -> list[str]:
-    def shown(one: "Standing", value: int | None) -> str:
+    def shown(standing: "Standing", value: int | None) -> str:
         if value is None:
             return ""
-        return memory(value) if one.resource == "memory" else cpus(value)
+        return memory(value) if standing.resource == "memory" else cpus(value)
 
     rows = (
         (
-            one.path,
-            one.resource,
-            shown(one, one.asked),
-            shown(one, one.used),
-            shown(one, one.limit),
-            "" if one.limit is None else shown(one, max(0, one.limit - one.used)),
-            shown(one, one.soft),
+            limit.path,
+            limit.resource,
+            shown(limit, limit.asked),
+            shown(limit, limit.used),
+            shown(limit, limit.limit),
+            "" if limit.limit is None else shown(limit, max(0, limit.limit - limit.used)),
+            shown(limit, limit.soft),
         )
-        for one in limits
+        for limit in limits
     )
     return section("Limits", ("OF", "RESOURCE", "ASKED", "USED", "LIMIT", "FREE", "OWN SHARE"), rows)

@@ -9,20 +9,26 @@ from ares.edge.cli.render.text import cpus, duration, memory
 if TYPE_CHECKING:
     from ares.api.decisions import Eta
     from ares.api.jobs import Waiting
-    from ares.model.event import LedgerEvent
     from ares.model.job import JobSpec, Resources
-    from ares.model.state import ExitInfo, JobState, Phase, Placement
+    from ares.model.state import ExitInfo, JobState, LedgerEvent, Phase, Placement
 
 JOB_HEADER = ("ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "ETA", "NODE", "REASON")
 JOB_HEADER_WIDE = (
     "ID", "NAME", "STATE", "ATTEMPT", "AGE", "RUN", "ETA", "NODE", "CPUS", "MEMORY", "GPUS", "FENCE", "BY",
     "DEADLINE", "REASON",
 )  # fmt: skip
+# What gives way on a narrow terminal, in this order: the reason is always shown.
+JOB_GIVE_WAY = (
+    "FENCE", "ETA", "DEADLINE", "ATTEMPT", "BY", "MEMORY", "CPUS", "NODE", "AGE", "GPUS", "RUN", "NAME",
+)  # fmt: skip
 _PLACED = 8
 _SOON_S = 60.0
 _WEEK_S = 6 * 86_400.0
 # What deserves a look comes first.
-_COUNTED = ("FAILED", "UNKNOWN", "RUNNING", "STAGING", "RETRYING", "PREEMPTED", "PENDING", "CANCELLED", "SUCCEEDED")
+_COUNTED = (
+    "FAILED", "UNKNOWN", "RUNNING", "STAGING", "RETRYING", "PREEMPTED", "PENDING", "WAITING", "CANCELLED", "SKIPPED",
+    "SUCCEEDED",
+)  # fmt: skip
 EVENT_HEADER = ("AT", "KIND", "STATE", "ATTEMPT", "FENCE", "BY", "REASON")
 
 
@@ -34,6 +40,7 @@ def job_row(
     waiting: "Waiting | None" = None,
     tasks: "Mapping[Phase, int] | None" = None,
     at_risk: bool = False,
+    mock: bool = False,
 ) -> tuple[str, ...]:
     """One line of `ares jobs`. An array has `tasks`: how many are in each phase."""
     front = (state.id, state.name, state.phase, str(state.attempt or ""), duration(now - state.submitted_at))
@@ -42,7 +49,7 @@ def job_row(
     held = (
         cpus(sum(p.cpu_milli for p in state.placements)) if state.placements else "",
         memory(sum(p.memory_mib for p in state.placements)) if state.placements else "",
-        str(sum(len(p.gpus) for p in state.placements) or ""),
+        _gpus(state.placements, mock),
         str(state.fence),
         state.submitted_by,
         deadline(state, now),
@@ -51,6 +58,11 @@ def job_row(
     counted = "" if tasks is None else f"{sum(tasks.values())} tasks: {counts(tasks)}"
     risk = f"will miss its deadline ({deadline(state, now)})" if at_risk else ""
     return (*front, *where, *(held if wide else ()), "; ".join(part for part in (counted, risk, reason) if part))
+
+
+def _gpus(placements: "tuple[Placement, ...]", mock: bool) -> str:
+    count = sum(len(place.gpus) for place in placements)
+    return f"{count}{' mock' if mock else ''}" if count else ""
 
 
 def deadline(state: "JobState", now: float) -> str:
@@ -92,7 +104,7 @@ def counts(tasks: "Mapping[Phase, int]") -> str:
 
 def run_time(state: "JobState", now: float) -> str:
     """How long the latest attempt ran or runs; nothing while the job waits for the next."""
-    if state.started_at is None or state.phase == "PENDING":
+    if state.started_at is None or state.phase in ("PENDING", "WAITING"):
         return ""
     return duration((now if state.ended_at is None else state.ended_at) - state.started_at)
 
@@ -141,7 +153,7 @@ def asked_for(spec: "JobSpec") -> str:
         least = "" if gang.min_ranks is None else f"{gang.min_ranks} to "
         spread = "" if gang.per_node is None else f", at most {gang.per_node} on one node"
         first = f"{least}{gang.ranks} ranks{spread}, each {first}"
-    return " or ".join((first, *(resources(one) for one in spec.alternatives)))
+    return " or ".join((first, *(resources(alternative) for alternative in spec.alternatives)))
 
 
 def resources(ask: "Resources") -> str:
@@ -154,18 +166,19 @@ def resources(ask: "Resources") -> str:
     return ", ".join((*parts, *(f"{count} {kind}" for kind, count in ask.devices.items())))
 
 
-def placed(placements: "tuple[Placement, ...]") -> str:
-    """node-a GPU 0,1 NUMA 0; of a gang, the ranks of each node."""
-    shown = [f"{'rank ' + str(p.rank) + ' ' if len(placements) > 1 else ''}{_place(p)}" for p in placements[:_PLACED]]
+def placed(placements: "tuple[Placement, ...]", *, mock: bool = False) -> str:
+    """node-a GPU 0,1 NUMA 0; of a gang, the ranks of each node. Mock GPUs are called so."""
+    rank = "rank {} " if len(placements) > 1 else ""
+    shown = [rank.format(place.rank) + _place(place, mock) for place in placements[:_PLACED]]
     more = len(placements) - len(shown)
     return "; ".join([*shown, *([f"and {more} more"] if more else [])])
 
 
-def _place(place: "Placement") -> str:
+def _place(place: "Placement", mock: bool) -> str:
     share = "" if place.gpu_milli == 1000 else f" ({place.gpu_milli / 10:g}% each)"
     parts = (
         place.node,
-        f"GPU {','.join(map(str, place.gpus))}{share}" if place.gpus else "",
+        f"{'mock ' if mock else ''}GPU {','.join(map(str, place.gpus))}{share}" if place.gpus else "",
         *(f"{kind} {','.join(ids)}" for kind, ids in place.devices.items()),
         "" if place.numa is None else f"NUMA {place.numa}",
     )

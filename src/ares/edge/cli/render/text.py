@@ -5,8 +5,9 @@ import sys
 import time
 
 _PHASE_COLOURS = {
-    "PENDING": "yellow", "STAGING": "cyan", "RUNNING": "blue", "RETRYING": "yellow", "PREEMPTED": "yellow",
-    "SUCCEEDED": "green", "FAILED": "red", "CANCELLED": "bright_black", "UNKNOWN": "magenta",
+    "WAITING": "yellow", "PENDING": "yellow", "STAGING": "cyan", "RUNNING": "blue", "RETRYING": "yellow",
+    "PREEMPTED": "yellow",    "SUCCEEDED": "green", "FAILED": "red", "CANCELLED": "bright_black", "UNKNOWN": "magenta",
+    "SKIPPED": "bright_black",
 }  # fmt: skip
 _UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 

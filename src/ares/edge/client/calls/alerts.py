@@ -49,28 +49,8 @@ def _whose(platform: bool) -> tuple[tuple[str, str], ...]:
     return (("platform", "true"),) if platform else ()
 
 
-class AlertMethods(Sends):
-    """Alerts, for the blocking client. `platform`: alerts of the platform, for operators."""
-
-    def alerts(self, *, platform: bool = False, every: bool = False) -> tuple[AlertRecord, ...]:
-        """Alerts, the newest first; with `every` also those that are over."""
-        return self.send(alerts(platform=platform, every=every))
-
-    def acknowledge_alert(self, alert: str, *, platform: bool = False, note: str = "") -> AlertRecord:
-        """Acknowledges an alert: a person takes care of it."""
-        return self.send(acknowledge_alert(alert, platform=platform, note=note))
-
-    def resolve_alert(self, alert: str, *, platform: bool = False, note: str = "") -> AlertRecord:
-        """Says that it is over."""
-        return self.send(resolve_alert(alert, platform=platform, note=note))
-
-    def channels(self, *, platform: bool = False) -> tuple[ChannelView, ...]:
-        """Where alerts are sent."""
-        return self.send(channels(platform=platform))
-
-
 class AsyncAlertMethods(AsyncSends):
-    """Of the asynchronous client."""
+    """Alerts, of the asynchronous client. `platform`: alerts of the platform, for operators."""
 
     async def alerts(self, *, platform: bool = False, every: bool = False) -> tuple[AlertRecord, ...]:
         """Alerts, the newest first; with `every` also those that are over."""
@@ -87,3 +67,23 @@ class AsyncAlertMethods(AsyncSends):
     async def channels(self, *, platform: bool = False) -> tuple[ChannelView, ...]:
         """Where alerts are sent."""
         return await self.send(channels(platform=platform))
+
+
+class AlertMethods(Sends):
+    """Alerts, of the blocking client, generated. `platform`: alerts of the platform, for operators."""
+
+    def alerts(self, *, platform: bool = False, every: bool = False) -> tuple[AlertRecord, ...]:
+        """Alerts, the newest first; with `every` also those that are over."""
+        return self.send(alerts(platform=platform, every=every))
+
+    def acknowledge_alert(self, alert: str, *, platform: bool = False, note: str = "") -> AlertRecord:
+        """Acknowledges an alert: a person takes care of it."""
+        return self.send(acknowledge_alert(alert, platform=platform, note=note))
+
+    def resolve_alert(self, alert: str, *, platform: bool = False, note: str = "") -> AlertRecord:
+        """Says that it is over."""
+        return self.send(resolve_alert(alert, platform=platform, note=note))
+
+    def channels(self, *, platform: bool = False) -> tuple[ChannelView, ...]:
+        """Where alerts are sent."""
+        return self.send(channels(platform=platform))

@@ -53,6 +53,12 @@ class ErrorBody(Record, frozen=True):
     path: str = ""
 
 
+class Readiness(Record, frozen=True):
+    """What a replica says about itself, whether it can serve or not."""
+
+    checks: dict[str, str] = {}
+
+
 JobRef = str | Submitted | JobState | JobDetail
 
 

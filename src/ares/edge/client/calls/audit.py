@@ -50,26 +50,30 @@ def merged(months: Sequence[AuditMonth]) -> AuditMonth:
     """What several replicas counted of one period, as one."""
     operations: dict[str, Counter[str]] = {}
     denials: Counter[str] = Counter()
-    for one in months:
-        denials.update(one.summary.denials)
-        for name, outcomes in one.summary.operations.items():
+    for replica in months:
+        denials.update(replica.summary.denials)
+        for name, outcomes in replica.summary.operations.items():
             operations.setdefault(name, Counter()).update(outcomes)
-    all_ = [one.summary for one in months]
+    summaries = [replica.summary for replica in months]
     chains: dict[str, ChainSeen] = {}
-    for chain in (chain for one in months for chain in one.chains):
+    for chain in (chain for replica in months for chain in replica.chains):
         chains[chain.chain] = chain if chain.here else chains.get(chain.chain, chain)
     return AuditMonth(
         summary=structs.replace(
-            all_[0],
-            entries=sum(one.entries for one in all_),
+            summaries[0],
+            entries=sum(summary.entries for summary in summaries),
             operations={name: dict(found) for name, found in sorted(operations.items())},
             denials=dict(denials.most_common()),
-            break_glass=tuple(sorted((one for each in all_ for one in each.break_glass), key=lambda one: one.at)),
-            changes=tuple(sorted((one for each in all_ for one in each.changes), key=lambda one: one.at)),
-            policy_violations=sum(one.policy_violations for one in all_),
-            quota_rejections=sum(one.quota_rejections for one in all_),
-            left_out=sum(one.left_out for one in all_),
-            until=max(one.until for one in all_),
+            break_glass=tuple(
+                sorted((entry for summary in summaries for entry in summary.break_glass), key=lambda entry: entry.at)
+            ),
+            changes=tuple(
+                sorted((entry for summary in summaries for entry in summary.changes), key=lambda entry: entry.at)
+            ),
+            policy_violations=sum(summary.policy_violations for summary in summaries),
+            quota_rejections=sum(summary.quota_rejections for summary in summaries),
+            left_out=sum(summary.left_out for summary in summaries),
+            until=max(summary.until for summary in summaries),
         ),
         chains=tuple(chains[name] for name in sorted(chains)),
     )
@@ -101,40 +105,8 @@ def _params(params: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     return tuple((key, str(value)) for key, value in params.items() if value not in (None, "", 0.0))
 
 
-class AuditMethods(Sends):
-    """Of the blocking client."""
-
-    def audit(self, *, page: int = 100, **filters: Unpack[Filters]) -> Iterator[AuditEntry]:
-        """Entries on the disk of the replica that answers, the newest first, page by page as you go on."""
-        cursor = ""
-        while True:
-            found = self.send(search(filters, limit=page, cursor=cursor))
-            yield from found.entries
-            if not found.cursor:
-                return
-            cursor = found.cursor
-
-    def audit_export(self, format: str = "jsonl", **filters: Unpack[Filters]) -> Iterator[bytes]:  # noqa: A002
-        """All entries that match, the oldest first, as "jsonl" or "csv", in pieces."""
-        return self._iterate(export(self._flows, filters, format))
-
-    def audit_verify(self) -> AuditVerified:
-        """Whether the chains on the disk of the replica that answers hold."""
-        return self.send(verified())
-
-    def audit_heads(self) -> AuditHeadList:
-        """The signed heads of all chains."""
-        return self.send(heads())
-
-    def audit_summary(
-        self, month_: str = "", tenant: str = "", *, since: float = 0.0, until: float = 0.0
-    ) -> AuditMonth:
-        """A month, such as "2026-11", or a period, in numbers."""
-        return self.send(month(month_, tenant, since=since, until=until))
-
-
 class AsyncAuditMethods(AsyncSends):
-    """Of the asynchronous client."""
+    """The audit log, of the asynchronous client."""
 
     async def audit(self, *, page: int = 100, **filters: Unpack[Filters]) -> AsyncIterator[AuditEntry]:
         """Entries on the disk of the replica that answers, the newest first, page by page as you go on."""
@@ -164,3 +136,35 @@ class AsyncAuditMethods(AsyncSends):
     ) -> AuditMonth:
         """A month, such as "2026-11", or a period, in numbers."""
         return await self.send(month(month_, tenant, since=since, until=until))
+
+
+class AuditMethods(Sends):
+    """The audit log, of the blocking client, generated."""
+
+    def audit(self, *, page: int = 100, **filters: Unpack[Filters]) -> Iterator[AuditEntry]:
+        """Entries on the disk of the replica that answers, the newest first, page by page as you go on."""
+        cursor = ""
+        while True:
+            found = self.send(search(filters, limit=page, cursor=cursor))
+            yield from found.entries
+            if not found.cursor:
+                return
+            cursor = found.cursor
+
+    def audit_export(self, format: str = "jsonl", **filters: Unpack[Filters]) -> Iterator[bytes]:  # noqa: A002
+        """All entries that match, the oldest first, as "jsonl" or "csv", in pieces."""
+        return self._iterate(export(self._flows, filters, format))
+
+    def audit_verify(self) -> AuditVerified:
+        """Whether the chains on the disk of the replica that answers hold."""
+        return self.send(verified())
+
+    def audit_heads(self) -> AuditHeadList:
+        """The signed heads of all chains."""
+        return self.send(heads())
+
+    def audit_summary(
+        self, month_: str = "", tenant: str = "", *, since: float = 0.0, until: float = 0.0
+    ) -> AuditMonth:
+        """A month, such as "2026-11", or a period, in numbers."""
+        return self.send(month(month_, tenant, since=since, until=until))

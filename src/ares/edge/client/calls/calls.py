@@ -1,16 +1,17 @@
 """Every request of the API as a value, and how its answer is read. No I/O here."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from os import urandom
 from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from ares.api.deadlines import SlaView
 from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
 from ares.api.identity import NewToken, TokenView, WhoAmI
-from ares.api.jobs import JobDetail, JobPage, SubmitBody
+from ares.api.jobs import JobDetail, JobPage, LogMatches, SubmitBody
 from ares.api.nodes import ClusterView, LeaseView, NodeView
 from ares.api.pools import PoolView
 from ares.api.usage import By, UsageReport
@@ -18,9 +19,8 @@ from ares.edge.client import units
 from ares.edge.client.calls import answers
 from ares.edge.client.errors import BadAnswer, api_error
 from ares.edge.client.reader import read
-from ares.model.event import LedgerEvent
 from ares.model.job import JobSpec
-from ares.model.state import JobState
+from ares.model.state import JobState, LedgerEvent
 
 T = TypeVar("T")
 Params = Mapping[str, object]
@@ -31,8 +31,7 @@ BATCH_BYTES = 8 * 1024 * 1024
 JSON = (("content-type", "application/json"),)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One HTTP request, without a host."""
 
     method: str
@@ -44,8 +43,7 @@ class Request:
     repeatable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class Call(msgspec.Struct, Generic[T], frozen=True):
     """A request and the type of its answer."""
 
     request: Request
@@ -62,8 +60,7 @@ class Call(Generic[T]):
         return cast("T", read(raw[self.field] if self.field else raw, self.type))
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """An HTTP answer."""
 
     status: int
@@ -101,12 +98,21 @@ def read_problem(reply: Reply, asked: Request, tried: str = "") -> Exception:
         problem = msgspec.json.decode(reply.body, type=answers.ErrorBody)
     except (msgspec.DecodeError, UnicodeError):
         problem = answers.ErrorBody(detail=reply.body[:200].decode("utf-8", "replace").strip())
-    words = problem.detail or problem.title or f"HTTP {reply.status}"
+    words = problem.detail or problem.title or _not_ready(reply) or f"HTTP {reply.status}"
     if reply.status == 404:
         # What is not there cannot say its name: the path does. An answer without a code is a proxy's page.
         words = f"{asked.path}: {problem.detail}" if problem.code and problem.detail else asked.path
     detail = "".join((words, f" (at {problem.path})" if problem.path else "", f" ({tried})" if tried else ""))
     return api_error(reply.status, detail, code=problem.code, fix=problem.fix, retry_after_s=retry_after_s(reply))
+
+
+def _not_ready(reply: Reply) -> str:
+    """What a replica that cannot serve says about itself."""
+    try:
+        checks = msgspec.json.decode(reply.body, type=answers.Readiness).checks
+    except (msgspec.DecodeError, UnicodeError):
+        return ""
+    return "; ".join(f"{check}: {said}" for check, said in checks.items())
 
 
 def retry_after_s(reply: Reply) -> float | None:
@@ -116,6 +122,10 @@ def retry_after_s(reply: Reply) -> float | None:
 
 
 # ---- jobs
+
+
+def new_request_id() -> str:
+    return urandom(16).hex()
 
 
 def submit(spec: JobSpec, request_id: str) -> Call[answers.Submitted]:
@@ -159,6 +169,9 @@ def job_filters(
     sort: str,
     limit: int,
     arrays: str = "tasks",
+    user: str | None = None,
+    since: float | None = None,
+    until: float | None = None,
 ) -> Params:
     """The parameters of `jobs`."""
     labels = [f"{key}={value}" for key, value in (label or {}).items()]
@@ -168,6 +181,9 @@ def job_filters(
         "label": labels,
         "array": array,
         "node": node,
+        "user": user,
+        "since": since,
+        "until": until,
         "arrays": arrays,
         "sort": sort,
         "limit": limit,
@@ -182,6 +198,14 @@ def cancel(job_id: str, reason: str) -> Call[JobState]:
     return Call(Request("DELETE", f"/v1/jobs/{part(job_id)}", _query({"reason": reason})), JobState)
 
 
+def hold(job_id: str, reason: str) -> Call[JobState]:
+    return _post(f"/v1/jobs/{part(job_id)}/hold", JobState, {"reason": reason}, repeatable=False)
+
+
+def release(job_id: str, reason: str) -> Call[JobState]:
+    return _post(f"/v1/jobs/{part(job_id)}/release", JobState, {"reason": reason}, repeatable=False)
+
+
 def retry(job_id: str, reason: str, request_id: str) -> Call[JobState]:
     """Under a request id it is one retry, however often it is sent."""
     call = _post(f"/v1/jobs/{part(job_id)}/retry", JobState, {"reason": reason}, repeatable=True)
@@ -194,6 +218,10 @@ def job_events(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
 
 def job_logs(job_id: str, params: Params) -> Request:
     return Request("GET", f"/v1/jobs/{part(job_id)}/logs", _query(params))
+
+
+def search_logs(job_id: str, params: Params) -> Call[LogMatches]:
+    return _get(f"/v1/jobs/{part(job_id)}/logs/search", LogMatches, params)
 
 
 def event_stream(cursor: str, job_id: str | None) -> Request:
@@ -305,6 +333,11 @@ def create_join_token(body: Params) -> Call[NewToken]:
 
 def revoke_token(token_id: str) -> Call[None]:
     return Call(Request("DELETE", f"/v1/tokens/{part(token_id)}"), None)
+
+
+def readiness() -> Call[dict[str, str]]:
+    """What a replica says about itself. One that cannot serve refuses with the same."""
+    return _get("/readyz", dict[str, str], field="checks")
 
 
 # ---- building blocks

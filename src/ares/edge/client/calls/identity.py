@@ -96,91 +96,8 @@ def _invitation(node: str | None, ttl_s: float | None, cluster: str | None, any_
     return {"node": node, "ttlS": ttl_s, "cluster": cluster, "anyName": True if any_name else None}
 
 
-class IdentityMethods(Sends):
-    """Of the blocking client."""
-
-    def whoami(self) -> WhoAmI:
-        """The identity that the server sees for this client, and its permissions."""
-        return self.send(calls.whoami())
-
-    def roles(self) -> tuple[RoleView, ...]:
-        """What each role may do."""
-        return self.send(roles())
-
-    def tenants(self) -> tuple[TenantRecord, ...]:
-        """The tenants, as far as the caller may know them."""
-        return self.send(tenants())
-
-    def create_tenant(self, name: str, *, note: str = "", isolation: Isolation = "any") -> TenantRecord:
-        """Makes a tenant."""
-        return self.send(create_tenant(name, note, isolation))
-
-    def set_tenant(self, name: str, **changes: Any) -> TenantRecord:
-        """Changes a tenant: note="...", isolation="sandbox", disabled=True."""
-        return self.send(set_tenant(name, changes))
-
-    def users(self) -> tuple[UserRecord, ...]:
-        """The users of the tenant."""
-        return self.send(users())
-
-    def create_user(self, name: str, *, role: Role = "submitter", **more: Any) -> UserRecord:
-        """Creates a user: team="vision", identity="issuer subject", service=True, tenant="alpha"."""
-        return self.send(create_user({"name": name, "role": role, **more}))
-
-    def set_user(self, name: str, **changes: Any) -> UserRecord:
-        """Changes a user: role="viewer", team=None, identity="", disabled=True."""
-        return self.send(set_user(name, changes))
-
-    def delete_user(self, name: str) -> UserRecord:
-        """Deletes a user and returns its last record. Its tokens end with it."""
-        return self.send(delete_user(name))
-
-    def tokens(self) -> tuple[TokenView, ...]:
-        """The tokens, without their secrets."""
-        return self.send(calls.tokens())
-
-    def create_token(
-        self,
-        *,
-        role: Role = "submitter",
-        name: str = "",
-        tenant: str | None = None,
-        ttl_s: float | None = None,
-        user: str | None = None,
-        permissions: Sequence[str] | None = None,
-    ) -> NewToken:
-        """A new API token. Its secret is shown this once."""
-        return self.send(calls.create_token(_wish(role, name, ttl_s, permissions, tenant, user)))
-
-    def create_own_token(
-        self,
-        *,
-        role: Role | None = None,
-        name: str = "",
-        ttl_s: float | None = None,
-        permissions: Sequence[str] | None = None,
-    ) -> NewToken:
-        """A token for the user that this client is. Its secret is shown this once."""
-        return self.send(create_own_token(_wish(role, name, ttl_s, permissions)))
-
-    def create_join_token(
-        self,
-        *,
-        node: str | None = None,
-        ttl_s: float | None = None,
-        cluster: str | None = None,
-        any_name: bool = False,
-    ) -> NewToken:
-        """A token that admits one machine once: the node or cluster of this name, or any node of a new name."""
-        return self.send(calls.create_join_token(_invitation(node, ttl_s, cluster, any_name)))
-
-    def revoke_token(self, token_id: str) -> None:
-        """Makes a token useless."""
-        self.send(calls.revoke_token(token_id))
-
-
 class AsyncIdentityMethods(AsyncSends):
-    """Of the asynchronous client."""
+    """Tenants, users and tokens, of the asynchronous client."""
 
     async def whoami(self) -> WhoAmI:
         """The identity that the server sees for this client, and its permissions."""
@@ -260,3 +177,86 @@ class AsyncIdentityMethods(AsyncSends):
     async def revoke_token(self, token_id: str) -> None:
         """Makes a token useless."""
         await self.send(calls.revoke_token(token_id))
+
+
+class IdentityMethods(Sends):
+    """Tenants, users and tokens, of the blocking client, generated."""
+
+    def whoami(self) -> WhoAmI:
+        """The identity that the server sees for this client, and its permissions."""
+        return self.send(calls.whoami())
+
+    def roles(self) -> tuple[RoleView, ...]:
+        """What each role may do."""
+        return self.send(roles())
+
+    def tenants(self) -> tuple[TenantRecord, ...]:
+        """The tenants, as far as the caller may know them."""
+        return self.send(tenants())
+
+    def create_tenant(self, name: str, *, note: str = "", isolation: Isolation = "any") -> TenantRecord:
+        """Makes a tenant."""
+        return self.send(create_tenant(name, note, isolation))
+
+    def set_tenant(self, name: str, **changes: Any) -> TenantRecord:
+        """Changes a tenant: note="...", isolation="sandbox", disabled=True."""
+        return self.send(set_tenant(name, changes))
+
+    def users(self) -> tuple[UserRecord, ...]:
+        """The users of the tenant."""
+        return self.send(users())
+
+    def create_user(self, name: str, *, role: Role = "submitter", **more: Any) -> UserRecord:
+        """Creates a user: team="vision", identity="issuer subject", service=True, tenant="alpha"."""
+        return self.send(create_user({"name": name, "role": role, **more}))
+
+    def set_user(self, name: str, **changes: Any) -> UserRecord:
+        """Changes a user: role="viewer", team=None, identity="", disabled=True."""
+        return self.send(set_user(name, changes))
+
+    def delete_user(self, name: str) -> UserRecord:
+        """Deletes a user and returns its last record. Its tokens end with it."""
+        return self.send(delete_user(name))
+
+    def tokens(self) -> tuple[TokenView, ...]:
+        """The tokens, without their secrets."""
+        return self.send(calls.tokens())
+
+    def create_token(
+        self,
+        *,
+        role: Role = "submitter",
+        name: str = "",
+        tenant: str | None = None,
+        ttl_s: float | None = None,
+        user: str | None = None,
+        permissions: Sequence[str] | None = None,
+    ) -> NewToken:
+        """A new API token. Its secret is shown this once."""
+        return self.send(calls.create_token(_wish(role, name, ttl_s, permissions, tenant, user)))
+
+    def create_own_token(
+        self,
+        *,
+        role: Role | None = None,
+        name: str = "",
+        ttl_s: float | None = None,
+        permissions: Sequence[str] | None = None,
+    ) -> NewToken:
+        """A token for the user that this client is. Its secret is shown this once."""
+        return self.send(create_own_token(_wish(role, name, ttl_s, permissions)))
+
+    def create_join_token(
+        self,
+        *,
+        node: str | None = None,
+        ttl_s: float | None = None,
+        cluster: str | None = None,
+        any_name: bool = False,
+    ) -> NewToken:
+        """A token that admits one machine once: the node or cluster of this name, or any node of a new name."""
+        return self.send(calls.create_join_token(_invitation(node, ttl_s, cluster, any_name)))
+
+    def revoke_token(self, token_id: str) -> None:
+        """Makes a token useless."""
+        self.send(calls.revoke_token(token_id))

@@ -83,46 +83,8 @@ def _path(name: str) -> str:
     return f"/v1/policies/{part(name)}"
 
 
-class PolicyMethods(Sends):
-    """Policies, for the blocking client. `platform`: policies for every tenant, for operators."""
-
-    def policies(self) -> tuple[PolicyRecord, ...]:
-        """Policies that apply to the tenant's jobs, in the order they do."""
-        return self.send(policies())
-
-    def set_policy(
-        self, name: str, *, platform: bool = False, note: str = "", expected_version: int | None = None,
-        **rule: Unpack[PolicyFields],
-    ) -> PolicyRecord:  # fmt: skip
-        """Makes or changes a policy: when="job.gpus > 8", action="reject", message="ask first"."""
-        return self.send(put_policy(name, rule, platform=platform, note=note, expected_version=expected_version))
-
-    def check_policy(self, **rule: Unpack[PolicyFields]) -> CheckAnswer:
-        """What is wrong with a policy, and where."""
-        return self.send(check_policy(rule))
-
-    def try_policy(
-        self,
-        *,
-        platform: bool = False,
-        since_s: float | None = None,
-        limit: int | None = None,
-        **rule: Unpack[PolicyFields],
-    ) -> Tried:
-        """What a policy would have made of recent jobs."""
-        return self.send(try_policy(rule, platform=platform, since_s=since_s, limit=limit))
-
-    def revert_policy(self, name: str, version: int, *, platform: bool = False, note: str = "") -> PolicyRecord:
-        """Puts an old version in force again."""
-        return self.send(revert_policy(name, version, platform=platform, note=note))
-
-    def delete_policy(self, name: str, *, platform: bool = False) -> None:
-        """Takes a policy back, with its versions."""
-        self.send(delete_policy(name, platform=platform))
-
-
 class AsyncPolicyMethods(AsyncSends):
-    """Of the asynchronous client."""
+    """Policies, of the asynchronous client. `platform`: policies for every tenant, for operators."""
 
     async def policies(self) -> tuple[PolicyRecord, ...]:
         """Policies that apply to the tenant's jobs, in the order they do."""
@@ -157,3 +119,41 @@ class AsyncPolicyMethods(AsyncSends):
     async def delete_policy(self, name: str, *, platform: bool = False) -> None:
         """Takes a policy back, with its versions."""
         await self.send(delete_policy(name, platform=platform))
+
+
+class PolicyMethods(Sends):
+    """Policies, of the blocking client, generated. `platform`: policies for every tenant, for operators."""
+
+    def policies(self) -> tuple[PolicyRecord, ...]:
+        """Policies that apply to the tenant's jobs, in the order they do."""
+        return self.send(policies())
+
+    def set_policy(
+        self, name: str, *, platform: bool = False, note: str = "", expected_version: int | None = None,
+        **rule: Unpack[PolicyFields],
+    ) -> PolicyRecord:  # fmt: skip
+        """Makes or changes a policy: when="job.gpus > 8", action="reject", message="ask first"."""
+        return self.send(put_policy(name, rule, platform=platform, note=note, expected_version=expected_version))
+
+    def check_policy(self, **rule: Unpack[PolicyFields]) -> CheckAnswer:
+        """What is wrong with a policy, and where."""
+        return self.send(check_policy(rule))
+
+    def try_policy(
+        self,
+        *,
+        platform: bool = False,
+        since_s: float | None = None,
+        limit: int | None = None,
+        **rule: Unpack[PolicyFields],
+    ) -> Tried:
+        """What a policy would have made of recent jobs."""
+        return self.send(try_policy(rule, platform=platform, since_s=since_s, limit=limit))
+
+    def revert_policy(self, name: str, version: int, *, platform: bool = False, note: str = "") -> PolicyRecord:
+        """Puts an old version in force again."""
+        return self.send(revert_policy(name, version, platform=platform, note=note))
+
+    def delete_policy(self, name: str, *, platform: bool = False) -> None:
+        """Takes a policy back, with its versions."""
+        self.send(delete_policy(name, platform=platform))

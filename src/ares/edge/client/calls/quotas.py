@@ -34,7 +34,10 @@ def unset_quota(tenant: str, names: Sequence[str], level: str, name: str) -> Cal
     """Single limits, or all of them when none is named."""
     if not names and level == "tenant":
         return Call(Request("DELETE", _path(tenant)), QuotaView)
-    body: dict[str, Any] = {"level": level, "amounts": dict.fromkeys(one for one in names if one != "priority")}
+    body: dict[str, Any] = {
+        "level": level,
+        "amounts": dict.fromkeys(measure for measure in names if measure != "priority"),
+    }
     if "priority" in names:
         body["priority"] = None
     body |= {"name": name} if name else {}
@@ -92,32 +95,8 @@ def _path(tenant: str) -> str:
     return f"/v1/tenants/{part(tenant)}/quota"
 
 
-class QuotaMethods(Sends):
-    """Of the blocking client."""
-
-    def quota(self, tenant: str | None = None) -> QuotaView:
-        """A tenant's limits and what is used of them; without a name, of one's own tenant."""
-        return self.send(quota_of(tenant))
-
-    def quotas(self) -> tuple[QuotaView, ...]:
-        """Of all tenants that have limits."""
-        return self.send(quotas())
-
-    def set_quota(
-        self, tenant: str, settings: Mapping[str, str | float], *, team: str = "", user: str = "", note: str = ""
-    ) -> QuotaView:
-        """Single limits on top of those there are: `{"gpus": 8, "soft.gpus": 6, "memory": "512G"}`."""
-        level, name = level_of(team, user)
-        return self.send(set_quota(tenant, settings, level, name, note))
-
-    def unset_quota(self, tenant: str, names: Sequence[str] = (), *, team: str = "", user: str = "") -> QuotaView:
-        """Takes single limits away, or all of the tenant's."""
-        level, name = level_of(team, user)
-        return self.send(unset_quota(tenant, names, level, name))
-
-
 class AsyncQuotaMethods(AsyncSends):
-    """Of the asynchronous client."""
+    """Quotas, of the asynchronous client."""
 
     async def quota(self, tenant: str | None = None) -> QuotaView:
         """A tenant's limits and what is used of them; without a name, of one's own tenant."""
@@ -138,6 +117,30 @@ class AsyncQuotaMethods(AsyncSends):
         """Takes single limits away, or all of the tenant's."""
         level, name = level_of(team, user)
         return await self.send(unset_quota(tenant, names, level, name))
+
+
+class QuotaMethods(Sends):
+    """Quotas, of the blocking client, generated."""
+
+    def quota(self, tenant: str | None = None) -> QuotaView:
+        """A tenant's limits and what is used of them; without a name, of one's own tenant."""
+        return self.send(quota_of(tenant))
+
+    def quotas(self) -> tuple[QuotaView, ...]:
+        """Of all tenants that have limits."""
+        return self.send(quotas())
+
+    def set_quota(
+        self, tenant: str, settings: Mapping[str, str | float], *, team: str = "", user: str = "", note: str = ""
+    ) -> QuotaView:
+        """Single limits on top of those there are: `{"gpus": 8, "soft.gpus": 6, "memory": "512G"}`."""
+        level, name = level_of(team, user)
+        return self.send(set_quota(tenant, settings, level, name, note))
+
+    def unset_quota(self, tenant: str, names: Sequence[str] = (), *, team: str = "", user: str = "") -> QuotaView:
+        """Takes single limits away, or all of the tenant's."""
+        level, name = level_of(team, user)
+        return self.send(unset_quota(tenant, names, level, name))
 
 
 # Every team or user that has no limits of its own.

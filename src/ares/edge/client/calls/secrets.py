@@ -35,24 +35,8 @@ def _path(name: str) -> str:
     return f"/v1/secrets/{part(name)}"
 
 
-class SecretMethods(Sends):
-    """Of the blocking client."""
-
-    def secrets(self) -> tuple[SecretView, ...]:
-        """The tenant's secrets, by name; never their values."""
-        return self.send(secrets())
-
-    def set_secret(self, name: str, value: str | bytes | Secret, *, expected_version: int | None = None) -> SecretView:
-        """Makes a secret, or gives it a new value. Version 0 expects that there is none."""
-        return self.send(set_secret(name, value, expected_version))
-
-    def delete_secret(self, name: str) -> None:
-        """Attempts that need it do not start any more."""
-        self.send(delete_secret(name))
-
-
 class AsyncSecretMethods(AsyncSends):
-    """Of the asynchronous client."""
+    """Secrets, of the asynchronous client."""
 
     async def secrets(self) -> tuple[SecretView, ...]:
         """The tenant's secrets, by name; never their values."""
@@ -67,3 +51,19 @@ class AsyncSecretMethods(AsyncSends):
     async def delete_secret(self, name: str) -> None:
         """Attempts that need it do not start any more."""
         await self.send(delete_secret(name))
+
+
+class SecretMethods(Sends):
+    """Secrets, of the blocking client, generated."""
+
+    def secrets(self) -> tuple[SecretView, ...]:
+        """The tenant's secrets, by name; never their values."""
+        return self.send(secrets())
+
+    def set_secret(self, name: str, value: str | bytes | Secret, *, expected_version: int | None = None) -> SecretView:
+        """Makes a secret, or gives it a new value. Version 0 expects that there is none."""
+        return self.send(set_secret(name, value, expected_version))
+
+    def delete_secret(self, name: str) -> None:
+        """Attempts that need it do not start any more."""
+        self.send(delete_secret(name))

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ares.api.audit import AuditHeadList, AuditVerified
 from ares.control.governance.audit_search import Format, month_of
-from ares.core.audit.match import AuditQuery
+from ares.core.audit.search import AuditQuery
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import Cursor, given
 from ares.edge.rest.http.operation import RequestCall

@@ -19,7 +19,7 @@ from ares.edge.rest.http.problems import Problem
 from ares.edge.rest.http.sockets import Say, converse
 from ares.edge.rest.http.streaming import TooSlow
 from ares.edge.rest.http.wire import until_gone
-from ares.model.event import LedgerEvent
+from ares.model.state import LedgerEvent
 
 _FAREWELLS = {"revoked": "unauthenticated", "shutdown": "not-ready", "lagged": "lagged"}
 

@@ -81,16 +81,16 @@ class RoleList(Shown, frozen=True):
 async def get_auth(call: RequestCall[NoQuery, None]) -> ASGIApp:
     offered = tuple(
         ProviderView(
-            name=one.name,
-            issuer=one.issuer,
-            client_id=one.client_id,
-            device_url=one.device_url,
-            token_url=one.token_url,
-            scopes=one.scopes,
-            send=one.send,
+            name=provider.name,
+            issuer=provider.issuer,
+            client_id=provider.client_id,
+            device_url=provider.device_url,
+            token_url=provider.token_url,
+            scopes=provider.scopes,
+            send=provider.send,
         )
-        for one in call.edge.services.logins.providers
-        if one.device_url
+        for provider in call.edge.services.logins.providers
+        if provider.device_url
     )
     return answer(AuthView(providers=offered))
 
@@ -234,7 +234,7 @@ async def whoami(call: RequestCall[NoQuery, None]) -> ASGIApp:
             proof=who.proof,
             home=who.home,
             expires_at=who.expires_at,
-            permissions={one: scope for one in TABLE if (scope := scope_of(who, one)) is not None},
+            permissions={permission: scope for permission in TABLE if (scope := scope_of(who, permission)) is not None},
         )
     )
 
@@ -243,7 +243,7 @@ async def list_roles(call: RequestCall[NoQuery, None]) -> ASGIApp:
     views = tuple(
         RoleView(
             role=role,
-            permissions={one: scopes[role] for one, scopes in TABLE.items() if role in scopes},
+            permissions={permission: scopes[role] for permission, scopes in TABLE.items() if role in scopes},
             grants=GRANTS.get(role, ()),
         )
         for role in ROLES

@@ -23,6 +23,9 @@ async def list_jobs(call: RequestCall[JobsQuery, None]) -> ASGIApp:
         labels={key: value for key, _, value in (text.partition("=") for text in asked.label)},
         array=given(asked.array),
         node=given(asked.node),
+        user=given(asked.user),
+        since=given(asked.since),
+        until=given(asked.until),
         arrays=asked.arrays,
         sort=asked.sort,
         limit=asked.limit,
@@ -41,6 +44,14 @@ async def delete_job(call: RequestCall[ReasonQuery, None]) -> ASGIApp:
 
 async def cancel_job(call: RequestCall[NoQuery, ReasonBody]) -> ASGIApp:
     return answer(await call.edge.services.jobs.cancel(call.who, call.path["id"], call.body.reason))
+
+
+async def hold_job(call: RequestCall[NoQuery, ReasonBody]) -> ASGIApp:
+    return answer(await call.edge.services.jobs.hold(call.who, call.path["id"], call.body.reason))
+
+
+async def release_job(call: RequestCall[NoQuery, ReasonBody]) -> ASGIApp:
+    return answer(await call.edge.services.jobs.release(call.who, call.path["id"], call.body.reason))
 
 
 async def retry_job(call: RequestCall[NoQuery, ReasonBody]) -> ASGIApp:

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from ares.control.queries.logs import LogSlice
-from ares.edge.rest.answers import StreamedLog
-from ares.edge.rest.bodies import LogsQuery, given
+from ares.control.queries.logs import LogSearch, LogSlice
+from ares.edge.rest.answers import StreamedLog, answer
+from ares.edge.rest.bodies import LogSearchQuery, LogsQuery, given
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, granted
 from ares.edge.rest.http.sockets import converse
@@ -51,6 +51,14 @@ async def stream_logs(call: RequestCall[LogsQuery, None], receive: Receive, send
     await converse(call, receive, send, talk)
 
 
+async def search_logs(call: RequestCall[LogSearchQuery, None]) -> ASGIApp:
+    asked = call.query
+    search = LogSearch(
+        text=asked.text, attempt=given(asked.attempt) or 0, rank=asked.rank, offset=asked.offset, limit=asked.limit
+    )
+    return answer(await call.edge.services.logs.search(call.who, call.path["id"], search))
+
+
 def _message(piece: LogSlice) -> bytes:
     following = piece.offset + len(piece.data)
     return msgspec.json.encode(
@@ -67,8 +75,9 @@ def _message(piece: LogSlice) -> bytes:
 
 async def _open(call: RequestCall[LogsQuery, None]) -> _Opening:
     rank, tail, offset = call.query.rank, given(call.query.tail), given(call.query.offset)
-    if tail is not None and offset is not None:
-        raise Problem("invalid", detail="tail and offset exclude each other", path="query.tail")
+    since = given(call.query.since)
+    if sum(place is not None for place in (tail, offset, since)) > 1:
+        raise Problem("invalid", detail="tail, offset and since exclude each other", path="query.tail")
     logs, job = call.edge.services.logs, call.path["id"]
     asked = given(call.query.attempt)
     seen = granted(await logs.read(call.who, job, attempt=asked, rank=rank, offset=offset or 0, limit=0))
@@ -76,6 +85,8 @@ async def _open(call: RequestCall[LogsQuery, None]) -> _Opening:
     if tail is not None:
         lines = _TAIL_LINES if timed else int(tail)
         offset = await logs.tail_offset(call.who, job, seen.attempt, rank, lines) if lines else seen.size
+    if since is not None:
+        offset = await logs.since_offset(call.who, job, seen.attempt, rank, since)
     return _Opening(
         # A job that waits for its first attempt has none to pin yet.
         attempt=seen.attempt or asked,

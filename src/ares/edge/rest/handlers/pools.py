@@ -63,5 +63,5 @@ def _shape(query: PoolsQuery) -> Shape | None:
 def _words(wants: Resources, ranks: int) -> str:
     """8 GPUs, 4 x 8 H100, 16 CPUs."""
     what = wants.gpu_model or ("GPU" if wants.gpus == 1 else "GPUs")
-    one = f"{wants.gpus} {what}" if wants.gpus else f"{wants.cpu_milli / 1000:g} CPUs"
-    return one if ranks == 1 else f"{ranks} x {one}"
+    rank = f"{wants.gpus} {what}" if wants.gpus else f"{wants.cpu_milli / 1000:g} CPUs"
+    return rank if ranks == 1 else f"{ranks} x {rank}"

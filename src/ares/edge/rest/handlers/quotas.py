@@ -34,7 +34,7 @@ async def get_quota(call: RequestCall[NoQuery, None]) -> ASGIApp:
 
 async def list_quotas(call: RequestCall[NoQuery, None]) -> ASGIApp:
     found = await call.edge.services.quotas.list()
-    return answer(QuotaList(quotas=tuple(one for one in found if reaches(call.who, "quota:read", one.tenant))))
+    return answer(QuotaList(quotas=tuple(quota for quota in found if reaches(call.who, "quota:read", quota.tenant))))
 
 
 async def get_tenant_quota(call: RequestCall[NoQuery, None]) -> ASGIApp:

@@ -137,11 +137,11 @@ def request_of(
 ) -> SubmitRequest:
     if body.tenant_id is not None and body.tenant_id != who.tenant:
         raise Problem("tenant-mismatch", path="$.tenantId")
-    spec = _teamed(who, _filled(body, plain["spec"]))
+    spec = teamed(who, _filled(body, plain["spec"]))
     return SubmitRequest(spec=spec, request_id=keyed or body.request_id, trace=trace)
 
 
-def _teamed(who: Principal, spec: JobSpec) -> JobSpec:
+def teamed(who: Principal, spec: JobSpec) -> JobSpec:
     """A user's jobs count for the user's team. Only a caller that may change users may name another team."""
     if not who.user or who.home or spec.team == who.team:
         return spec

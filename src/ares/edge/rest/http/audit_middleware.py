@@ -7,6 +7,7 @@ from typing import Any, cast
 import structlog
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
+from ares.control.state.view import View
 from ares.core.audit.chain import clean
 from ares.edge.rest.answers import refuse
 from ares.edge.rest.api import ApiServices
@@ -20,7 +21,6 @@ from ares.ports.audit import AuditUnavailable
 log = structlog.get_logger()
 
 _STARTS = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
-_ANSWERS = ("http.response", "websocket.")
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Statuses of reads that are not denials: a conflict, a range beyond the end.
 _NO_DENIALS = frozenset({409, 416})
@@ -162,9 +162,7 @@ class Auditor:
 
     def _owner(self, scope: Scope) -> str:
         """The tenant of the job in the path, empty without such a job."""
-        job, view = _parameters(scope).get("id", ""), self._services.view
-        found = view.entries.get(job)
-        return found.state.tenant if found is not None else array.tenant if (array := view.arrays.get(job)) else ""
+        return owner_of(self._services.view, str(_parameters(scope).get("id", "")))
 
     def _target(self, scope: Scope, about: Noted) -> str:
         """The other tenant that a denied request was aimed at: its job's, the one it names, or none."""
@@ -175,6 +173,14 @@ class Auditor:
         found = next((aim for aim in aims if aim), "")
         known = found in self._services.view.kept.tenants or found == self._owner(scope)
         return found if found != own and known else ""
+
+
+def owner_of(view: View, name: str) -> str:
+    """The tenant of the job, array or workflow of this id; empty when there is none."""
+    if (entry := view.entries.get(name)) is not None:
+        return entry.state.tenant
+    found = view.arrays.get(name) or view.kept.flows.get(name)
+    return "" if found is None else found.tenant
 
 
 _kinds: dict[str, tuple[str, tuple[str, ...]]] = {}

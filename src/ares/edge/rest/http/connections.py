@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import resource
 from collections import Counter
-from typing import Any, Literal, Protocol, cast
+from ssl import SSLObject
+from typing import Any, Final, Literal, Protocol, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from ares.edge.rest.http.peers import MACHINE, machine_of
 from ares.edge.rest.http.problems import MEDIA_TYPE, Problem, retry_after
 from ares.model.limits import ServerLimits
 
@@ -296,3 +296,17 @@ def _open_files_max() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft
+
+
+# Under which a connection keeps, for each of its requests, which machine it is.
+MACHINE: Final = "ares_machine"
+
+
+def machine_of(transport: asyncio.BaseTransport) -> str:
+    """The identity in the certificate that the other side proved, empty when it has none."""
+    tls: SSLObject | None = transport.get_extra_info("ssl_object")
+    shown = None if tls is None else tls.getpeercert()
+    if not shown:
+        return ""
+    names = shown.get("subjectAltName", ())
+    return next((str(value) for kind, value in names if kind == "URI"), "unknown")

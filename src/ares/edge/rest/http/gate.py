@@ -10,22 +10,23 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from msgspec import structs
 
 from ares.control.state.pacing import PACE
-from ares.core.access.table import scope_of
+from ares.control.state.view import View
+from ares.core.access.table import MACHINES, WIDE, scope_of, sees_all
 from ares.core.access.tokens import denied, parse
 from ares.core.refusal import Refusal
 from ares.edge.rest.answers import refuse
 from ares.edge.rest.api import ApiServices, ApiSettings
-from ares.edge.rest.http.audit_middleware import mutates, unavailable
-from ares.edge.rest.http.delegation import RequestScope, enter
+from ares.edge.rest.http.audit_middleware import mutates, owner_of, unavailable
+from ares.edge.rest.http.connections import MACHINE
 from ares.edge.rest.http.limits import Meter, address, lane_of, payer
 from ares.edge.rest.http.operation import PUBLIC, Access
-from ares.edge.rest.http.peers import MACHINE
 from ares.edge.rest.http.problems import Problem, not_found
 from ares.edge.rest.http.request_context import noted
 from ares.edge.rest.http.wire import header
-from ares.model.access import Principal
+from ares.model.access import Permission, Principal
 
 PERMISSION = "permission"
 # The table's entry for a route, for its audit entry.
@@ -220,3 +221,72 @@ def _name_of(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]
+
+
+# ---- the rights of an authenticated caller on a route: by the permission table, and in the tenant it acts for
+
+
+# The least length of a reason for break-glass access.
+GLASS_CHARS_MIN = 8
+
+
+def enter(who: Principal, permission: Permission, asked: "RequestScope", view: View) -> Principal:
+    """The caller with its rights: in its own tenant, or as a delegate in the tenant it asked for. Raises Problem."""
+    scope = scope_of(who, permission)
+    if scope is None:
+        raise _denied(who, permission, asked, view)
+    # Objects without a tenant are open to every caller; to act in another tenant takes more.
+    if scope not in WIDE or not sees_all(who):
+        if asked.tenant not in ("", who.tenant):
+            raise Problem("tenant-mismatch", reason="tenant_mismatch")
+        return who
+    tenant = asked.tenant or asked.owner(view) or who.tenant
+    if asked.tenant not in ("", who.tenant) and asked.tenant not in view.kept.tenants:
+        # A header is text: only one that names a tenant may become part of keys and paths.
+        raise Problem("no-such-tenant", detail=f"there is no tenant {asked.tenant[:63]!r}", reason="no_such_tenant")
+    if scope == "glass" and not _at_home(who, tenant):
+        _need_reason(who, permission, asked.glass)
+    return who if tenant == who.tenant else structs.replace(who, tenant=tenant, home=who.tenant)
+
+
+class RequestScope:
+    """What a request names: a tenant to act in, a job, and the reason of break-glass access."""
+
+    __slots__ = ("glass", "job", "tenant")
+
+    def __init__(self, tenant: str, job: str, glass: str) -> None:
+        self.tenant = tenant
+        self.job = job
+        self.glass = glass
+
+    def owner(self, view: View) -> str:
+        """The tenant of the job in the path, empty when there is none."""
+        return owner_of(view, self.job) if self.job else ""
+
+
+def _denied(who: Principal, permission: Permission, asked: RequestScope, view: View) -> Problem:
+    """The refusal. A caller learns that it lacks a permission, but not that another tenant's object exists."""
+    if asked.job and asked.owner(view) != who.tenant and _bound(who):
+        return not_found()
+    reason = "wrong_role_cert" if who.role in MACHINES else "role"
+    return Problem("forbidden", detail=f"the role {who.role!r} does not have {permission}", reason=reason)
+
+
+def _bound(who: Principal) -> bool:
+    """Whether the caller may at most know that other tenants' jobs exist."""
+    return scope_of(who, "jobs:read") in ("tenant", "facts") and scope_of(who, "nodes:admit") is None
+
+
+def _at_home(who: Principal, tenant: str) -> bool:
+    """Whether the caller works in that tenant, and is not only an operator of the platform."""
+    return tenant == who.tenant and scope_of(who, "jobs:submit") is not None
+
+
+def _need_reason(who: Principal, permission: Permission, reason: str) -> None:
+    if len(reason.strip()) < GLASS_CHARS_MIN:
+        raise Problem(
+            "break-glass",
+            detail=f"{permission} of another tenant is for emergencies only",
+            fix=f"say why in the header X-Ares-Break-Glass ({GLASS_CHARS_MIN} characters or more); it is recorded",
+            reason="glass",
+        )

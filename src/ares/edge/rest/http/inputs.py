@@ -13,6 +13,7 @@ from ares.edge.rest.http.strict import StrictDecoder, invalid
 from ares.edge.rest.http.wire import body_size, header, read_body
 
 QUERY_FIELDS_MAX = 100
+JSON, BYTES = "application/json", "application/octet-stream"
 
 
 class QueryReader:
@@ -58,6 +59,7 @@ class BodyReader:
         self._decoder = StrictDecoder(body.type) if body.typed else None
         self._default = None if body.required else body.type()
         self._batch = body.batch
+        self._media_type = BYTES if body.binary else JSON
 
     def size(self, scope: Scope, settings: ApiSettings) -> int:
         """The memory to reserve for the body. Raises Problem when it is too large for any body."""
@@ -74,13 +76,14 @@ class BodyReader:
         """The typed value and the plain value."""
         if not raw and self._default is not None:
             return self._default, {}
-        _check_media_type(scope)
+        _check_media_type(scope, self._media_type)
         return (None, None) if self._decoder is None else self._decoder.decode(raw)
 
 
-def _check_media_type(scope: Scope) -> None:
+def _check_media_type(scope: Scope, wanted: str) -> None:
     declared = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
     encoding = (header(scope, b"content-encoding") or "").strip().lower()
-    if declared != "application/json" or encoding not in ("", "identity"):
+    if declared != wanted or encoding not in ("", "identity"):
         shown = f"{declared or 'no content type'}{f', {encoding}' if encoding else ''}"
-        raise Problem("unsupported-media-type", detail=f"got {shown[:200]!r}")
+        fix = f"Send 'Content-Type: {wanted}' without a content encoding."
+        raise Problem("unsupported-media-type", detail=f"got {shown[:200]!r}", fix=fix)

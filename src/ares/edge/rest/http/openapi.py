@@ -26,6 +26,9 @@ _HEADERS: dict[str, tuple[Any, str]] = {
     "Last-Event-ID": (str, "Resume after this event; like `cursor`."),
 }
 _EXAMPLES: dict[str, Any] = {
+    "ProjectManifest": {
+        "entries": [["run.py", "link", 511, 0, [], "src/empty.py"], ["src", "dir", 493], ["src/empty.py", "file"]]
+    },
     "SubmitBody": {
         "requestId": "nightly-2026-11-15",
         "tenantId": "research",
@@ -41,9 +44,27 @@ _EXAMPLES: dict[str, Any] = {
         "expectedRuntime": 1800,
         "costEstimate": 12.5,
     },
+    "FlowBody": {
+        "name": "nightly",
+        "jobs": {
+            "prep": {"command": ["true"]},
+            "train": {"command": ["true"], "needs": [{"job": "prep", "on": "success"}]},
+        },
+    },
+    "FlowRetryBody": {"jobs": ["train"]},
     "BatchBody": {"jobs": [{"spec": {"command": ["true"]}}, {"requestId": "two", "spec": {"command": ["true"]}}]},
     "ReasonBody": {"reason": "the input was fixed"},
+    "JobUpdate": {"priority": "HIGH", "timeLimitS": 7200, "resources": {"memoryMib": 16384}, "reason": "more data"},
+    "BulkBody": {"filter": {"name": "sweep", "phases": ["PENDING"]}, "dryRun": True},
+    "BulkUpdateBody": {"filter": {"user": "ada", "labels": {"exp": "7"}}, "update": {"priority": "LOW"}},
+    "CronBody": {
+        "schedule": "30 3 * * *",
+        "zone": "Europe/Berlin",
+        "overlap": "forbid",
+        "spec": {"name": "report", "command": ["python", "report.py"]},
+    },
     "ReplayBody": {"weights": {"cost": 30}},
+    "SessionBody": {"id": "0f3a9c5e7b2d4f60", "kind": "exec", "command": ["nvidia-smi"], "rank": 0},
     "SecretBody": {"value": "s3cr3t", "expectedVersion": 2},
     "TokenBody": {"role": "submitter", "name": "ci", "ttlS": 86400, "user": "ci-bot"},
     "OwnTokenBody": {"name": "laptop", "ttlS": 86400, "permissions": ["jobs:read", "logs:read"]},
@@ -125,7 +146,7 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[Any, Any], dict[str,
     types: list[Any] = [ProblemDocument, *(kind for kind, _ in _HEADERS.values())]
     for operation in operations:
         types += [operation.query, *(kind for _, kind in operation.answers.values() if kind is not None)]
-        types += [operation.body.type] if operation.body is not None else []
+        types += [operation.body.type] if operation.body is not None and not operation.body.binary else []
     found, components = msgspec.json.schema_components(types, ref_template=_REF)
     by_type = {repr(kind): _portable(schema) for kind, schema in zip(types, found, strict=True)}
     return by_type, {name: _portable(schema) for name, schema in sorted(components.items())}
@@ -153,9 +174,12 @@ def _operation(
     }
     if operation.access == PUBLIC:
         entry["security"] = []
-    if operation.body is not None:
+    if operation.body is not None and operation.body.binary:
+        content: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+        entry["requestBody"] = {"required": operation.body.required, "content": content}
+    elif operation.body is not None:
         name = operation.body.type.__name__
-        content: dict[str, Any] = {"schema": schemas[repr(operation.body.type)], "example": _EXAMPLES[name]}
+        content = {"schema": schemas[repr(operation.body.type)], "example": _EXAMPLES[name]}
         entry["requestBody"] = {"required": operation.body.required, "content": {"application/json": content}}
     return entry
 
@@ -189,7 +213,7 @@ def _responses(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
     answers: dict[str, Any] = {}
     for status, (media_type, kind) in operation.answers.items():
         # One of several types, by what was asked for.
-        content = {one: {"schema": schemas[repr(kind)]} for one in media_type.split(", ") if one}
+        content = {media: {"schema": schemas[repr(kind)]} for media in media_type.split(", ") if media}
         answers[str(status)] = {"description": HTTPStatus(status).phrase, **({"content": content} if content else {})}
     by_status: dict[int, list[str]] = {}
     for code in _codes(operation):
@@ -228,7 +252,8 @@ def _codes(operation: Operation) -> list[str]:
 
 def _close_requests(operations: Iterable[Operation], components: dict[str, Any]) -> None:
     """Requests may hold no fields but the known ones."""
-    waiting = [operation.body.type.__name__ for operation in operations if operation.body is not None]
+    bodies = [operation.body for operation in operations if operation.body is not None]
+    waiting = [body.type.__name__ for body in bodies if not body.binary]
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()

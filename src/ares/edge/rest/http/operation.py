@@ -62,12 +62,14 @@ SocketHandler = Callable[[RequestCall[Any, Any], Receive, Send], Awaitable[None]
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """How a request's body is read. With `typed` false the handler gets bytes and decodes them itself."""
+    """How a request's body is read. With `typed` false the handler gets bytes and decodes them itself; they are JSON
+    unless the body is `binary`."""
 
     type: type[msgspec.Struct]
     required: bool = True
     typed: bool = True
     batch: bool = False
+    binary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,11 @@ KINDS: dict[str, ProblemKind] = {
         409, "The policy was changed meanwhile", "Look at the version in force and make the change again."
     ),
     "policies-full": ProblemKind(409, "There are too many policies", "Delete or merge some."),
+    "crons-full": ProblemKind(409, "The tenant has too many schedules", "Remove some: `ares cron rm NAME`."),
     "channels-full": ProblemKind(409, "There are too many channels", "Delete some."),
+    "session-refused": ProblemKind(
+        409, "The session cannot be opened in the job", "Change what the detail names, and open it again."
+    ),
     "too-large": ProblemKind(413, "The body is too large", "Send less, or split the batch."),
     "unsupported-media-type": ProblemKind(
         415, "The body has the wrong type", "Send 'Content-Type: application/json' without a content encoding."
@@ -122,7 +126,14 @@ KINDS: dict[str, ProblemKind] = {
     ),
     "channel-invalid": ProblemKind(422, "Nothing can be sent by this channel", "Change it as the detail says."),
     "reservation-invalid": ProblemKind(422, "This cannot be booked", "Change the reservation as the detail says."),
+    "cron-invalid": ProblemKind(422, "This is no schedule that could be kept", "Correct what the detail names."),
+    "project-invalid": ProblemKind(
+        422, "This is no project that could be unpacked", "Leave out what the detail names, by a line in .aresignore."
+    ),
     "quota-invalid": ProblemKind(422, "These limits make no sense", "Correct what the detail names."),
+    "project-too-much": ProblemKind(
+        413, "The tenant's files take too much room", "Ship less: leave data out by lines in .aresignore."
+    ),
     "quota-exceeded": ProblemKind(
         429, "The quota is used up", "Wait as long as Retry-After says, cancel jobs, or ask for less."
     ),
@@ -170,6 +181,10 @@ KINDS: dict[str, ProblemKind] = {
         "This server cannot use the key that secrets are sealed with",
         "Give every server of the store the same key file: secrets.key_file.",
     ),
+    "node-elsewhere": ProblemKind(
+        503, "The node is connected to another replica", "Ask the other replicas: give all their addresses in ARES_URL."
+    ),
+    "node-silent": ProblemKind(503, "The job's node does not answer", "Wait a moment and try again."),
     "not-ready": ProblemKind(503, "The server is not ready", "Wait and try again."),
     # Only ever the end of a stream that has begun.
     "lagged": ProblemKind(503, "The stream was not read fast enough", "Reconnect with the last cursor you have."),

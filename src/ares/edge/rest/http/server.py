@@ -1,11 +1,14 @@
-"""Runs the app on uvicorn inside the process's own event loop."""
+"""Runs the app on uvicorn inside the process's own event loop, with TLS or without."""
 
 import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, Protocol, cast
 
+import structlog
 import uvicorn
 from litestar import Litestar
 
@@ -13,8 +16,108 @@ from ares.core.net.addresses import is_loopback
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.app import STREAMS
 from ares.edge.rest.http.connections import Connections
-from ares.edge.rest.http.handshakes import AdmittedConnection, TlsListener
 from ares.edge.rest.http.streaming import Streams
+
+log = structlog.get_logger()
+
+# Pause when no open files are left: some are closed soon.
+_ACCEPT_AGAIN_S = 0.5
+# After so many, other tasks have their turn.
+_ACCEPTED_AT_ONCE = 32
+
+
+class ConnectionCounter(Protocol):
+    """Where connections are counted."""
+
+    def opened(self, address: str) -> Any:
+        """Counts one more; not None when it is one too many."""
+        ...
+
+    def closed(self, address: str) -> None: ...
+
+
+class AdmittedConnection(Protocol):
+    """A connection's protocol. One that is `admitted` was counted before."""
+
+    admitted: bool
+
+
+class TlsListener:
+    """Accepts until `close`. What `make` returns is given its connection after the handshake."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        tls: ssl.SSLContext,
+        counted: ConnectionCounter,
+        make: Callable[[], AdmittedConnection],
+        handshake_s: float,
+    ) -> None:
+        self._listening = listening
+        self._tls = tls
+        self._counted = counted
+        self._make = make
+        self._handshake_s = handshake_s
+        self._shaking: set[asyncio.Task[None]] = set()
+        self._closed = False
+        listening.setblocking(False)
+        self._listen()
+
+    async def close(self) -> None:
+        """Accepts no more, and ends connections that are still in their handshake."""
+        if self._closed:
+            return
+        self._closed = True
+        asyncio.get_running_loop().remove_reader(self._listening)
+        ended = tuple(self._shaking)
+        for task in ended:
+            task.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+        self._listening.close()
+
+    def _listen(self) -> None:
+        if not self._closed:
+            asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            for _ in range(_ACCEPTED_AT_ONCE):
+                sock, peer = self._listening.accept()
+                self._greet(sock, str(peer[0]))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            log.warning("http.accept_failed", error=str(error))
+            loop.remove_reader(self._listening)
+            loop.call_later(_ACCEPT_AGAIN_S, self._listen)
+
+    def _greet(self, sock: socket.socket, address: str) -> None:
+        if self._counted.opened(address) is not None:
+            # Before the handshake no answer can be sent.
+            self._counted.closed(address)
+            sock.close()
+            return
+        sock.setblocking(False)
+        task = asyncio.get_running_loop().create_task(self._shake(sock))
+        self._shaking.add(task)
+        task.add_done_callback(partial(self._shaken, sock, address))
+
+    async def _shake(self, sock: socket.socket) -> None:
+        protocol = self._make()
+        protocol.admitted = True
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: cast("asyncio.Protocol", protocol), sock, ssl=self._tls, ssl_handshake_timeout=self._handshake_s
+        )
+
+    def _shaken(self, sock: socket.socket, address: str, task: asyncio.Task[None]) -> None:
+        """A failed handshake is not counted any more. The protocol of a good one goes on to count it."""
+        self._shaking.discard(task)
+        if task.cancelled() or task.exception() is not None:
+            self._counted.closed(address)
+            sock.close()
+
 
 _BACKLOG = 1024
 _WEBSOCKET_BYTES_MAX = 64 * 1024
@@ -81,7 +184,9 @@ class HttpServer:
         if self._server is None or self._serving is None:
             return
         streams: Streams = self._app.state[STREAMS]
-        streams.close()
+        # Before the library hears of it, which closes sockets at once and with a code of its own. A client that
+        # does not read takes half of the time at most: requests have the other half.
+        await streams.close(self._settings.shutdown_s / 2)
         if self._tls is not None:
             await self._tls.close()
         self._server.should_exit = True
@@ -127,7 +232,7 @@ def _config(app: Litestar, settings: ApiSettings, connections: Connections) -> u
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_s / 2)),
         ws_max_size=_WEBSOCKET_BYTES_MAX,
         ws_ping_interval=20.0,
         ws_ping_timeout=20.0,

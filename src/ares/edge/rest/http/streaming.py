@@ -37,10 +37,15 @@ class Streams:
         self._open: Counter[str] = Counter()
         self._of_tenant: Counter[str] = Counter()
         self._closing = asyncio.Event()
+        # A stream's task ends after its last word to the client.
+        self._serving: set[asyncio.Task[Any]] = set()
 
-    def close(self) -> None:
-        """Ends every stream, and each that still comes, politely."""
+    async def close(self, patience_s: float) -> None:
+        """Ends every stream, and each that still comes, politely. Returns when each client was told why, or when
+        patience is over: a connection that is closed before has lost the reason."""
         self._closing.set()
+        if self._serving:
+            await asyncio.wait(self._serving, timeout=patience_s)
 
     async def run(
         self,
@@ -60,6 +65,7 @@ class Streams:
             **{asyncio.create_task(endless): "done" for endless in aside},
         }
         self._count(who, 1)
+        self._follow(asyncio.current_task())
         try:
             finished, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             first = next(task for task in watched if task in finished)
@@ -72,6 +78,11 @@ class Streams:
             for task in watched:
                 task.cancel()
             await asyncio.gather(*watched, return_exceptions=True)
+
+    def _follow(self, serving: asyncio.Task[Any] | None) -> None:
+        if serving is not None:
+            self._serving.add(serving)
+            serving.add_done_callback(self._serving.discard)
 
     def _note_revoked(self, who: Principal) -> None:
         self._services.audit.tell(

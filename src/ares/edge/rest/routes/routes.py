@@ -2,7 +2,7 @@
 
 from ares.api.decisions import Explanation, PlanAnswer, ReplayAnswer
 from ares.api.identity import NewToken
-from ares.api.jobs import JobDetail, JobPage, OutputList, SubmitBody
+from ares.api.jobs import JobDetail, JobPage, LogMatches, OutputList, SubmitBody
 from ares.api.nodes import ClusterView, NodeView
 from ares.api.usage import UsageReport
 from ares.edge.rest.answers import (
@@ -23,6 +23,7 @@ from ares.edge.rest.bodies import (
     JobsQuery,
     JoinTokenBody,
     LeasesQuery,
+    LogSearchQuery,
     LogsQuery,
     NoQuery,
     PrioQuery,
@@ -36,13 +37,14 @@ from ares.edge.rest.handlers import deadlines, decisions, events, jobs, logs, ou
 from ares.edge.rest.handlers.deadlines import SlaList
 from ares.edge.rest.http.operation import PUBLIC, Body, Operation, Socket
 from ares.edge.rest.http.problems import ADMISSION_CODES, QUOTA_CODES
-from ares.edge.rest.routes.audit import AUDIT_OPERATIONS
-from ares.edge.rest.routes.identity import IDENTITY_OPERATIONS
-from ares.edge.rest.routes.machines import MACHINE_OPERATIONS
+from ares.edge.rest.routes.crons import CRON_OPERATIONS
+from ares.edge.rest.routes.flows import FLOW_OPERATIONS
+from ares.edge.rest.routes.governance import AUDIT_OPERATIONS, POLICY_OPERATIONS, QUOTA_OPERATIONS, SECRET_OPERATIONS
+from ares.edge.rest.routes.identity import IDENTITY_OPERATIONS, MACHINE_OPERATIONS
+from ares.edge.rest.routes.job_sessions import JOB_SESSION_OPERATIONS, JOB_SESSION_SOCKETS
 from ares.edge.rest.routes.operator import OPERATOR_OPERATIONS
-from ares.edge.rest.routes.policies import POLICY_OPERATIONS
-from ares.edge.rest.routes.quotas import QUOTA_OPERATIONS
-from ares.edge.rest.routes.secrets import SECRET_OPERATIONS
+from ares.edge.rest.routes.projects import PROJECT_OPERATIONS
+from ares.edge.rest.routes.steering import STEERING_OPERATIONS
 from ares.model.state import JobState
 
 PREFIX = "/v1"
@@ -54,7 +56,9 @@ PATH_PARAMETERS = {
     "token": r"^[0-9a-z]{1,32}$",
     "user": r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}$",
     "version": r"^[0-9]{1,9}$",
+    "session": r"^[0-9a-z]{16,64}$",
     "secret": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
+    "cron": r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
     # All that is left of the URL, slashes included. It is only ever looked for in a list.
     "path": r"^[^\x00-\x1f\x7f]{1,600}$",
 }
@@ -96,6 +100,14 @@ OPERATIONS: tuple[Operation, ...] = (
         jobs.cancel_job, {200: (JSON, JobState)}, NoQuery, _REASON, _STEER,
     ),
     Operation(
+        "holdJob", "POST", "/jobs/{id}/hold", "jobs:hold", "Keep a job that has not begun from being started.",
+        jobs.hold_job, {200: (JSON, JobState)}, NoQuery, _REASON, _STEER,
+    ),
+    Operation(
+        "releaseJob", "POST", "/jobs/{id}/release", "jobs:hold", "Let a held job go on.",
+        jobs.release_job, {200: (JSON, JobState)}, NoQuery, _REASON, _STEER,
+    ),
+    Operation(
         "retryJob", "POST", "/jobs/{id}/retry", "jobs:retry",
         "Try a waiting job now, or run a finished one again as a new job.",
         jobs.retry_job, {200: (JSON, JobState)}, NoQuery, _REASON,
@@ -135,6 +147,10 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "getJobLogs", "GET", "/jobs/{id}/logs", "logs:read", "What an attempt wrote, to its end or as it comes.",
         logs.get_logs, {200: ("text/plain", str)}, LogsQuery, problems=("too-many-streams",),
+    ),
+    Operation(
+        "searchJobLogs", "GET", "/jobs/{id}/logs/search", "logs:read", "Lines of the output that contain a text.",
+        logs.search_logs, {200: (JSON, LogMatches)}, LogSearchQuery,
     ),
     Operation(
         "listOutputs", "GET", "/jobs/{id}/outputs", "outputs:read", "The files of the job's committed result.",
@@ -200,16 +216,22 @@ OPERATIONS: tuple[Operation, ...] = (
         "metrics", "GET", "/metrics", "metrics:read", "Metrics in the Prometheus text format.", platform.metrics,
         {200: (platform.METRICS_TYPE, str)}, NoQuery, tag="server", root=True,
     ),
+    *JOB_SESSION_OPERATIONS,
+    *STEERING_OPERATIONS,
+    *PROJECT_OPERATIONS,
     *OPERATOR_OPERATIONS,
     *QUOTA_OPERATIONS,
     *POLICY_OPERATIONS,
     *AUDIT_OPERATIONS,
+    *FLOW_OPERATIONS,
     *IDENTITY_OPERATIONS,
     *MACHINE_OPERATIONS,
     *SECRET_OPERATIONS,
+    *CRON_OPERATIONS,
 )  # fmt: skip
 
 SOCKETS: tuple[Socket, ...] = (
     Socket("streamEvents", "/events", "events:read", "Live events.", events.stream_events, EventsQuery),
     Socket("streamJobLogs", "/jobs/{id}/logs", "logs:read", "Live output.", logs.stream_logs, LogsQuery),
+    *JOB_SESSION_SOCKETS,
 )

@@ -38,15 +38,17 @@ def load(path: Path, nodes: tuple[NodeInfo, ...] | None) -> Trace:
             if (match := _HEADER.match(text.lstrip())) is not None:
                 sizes[match[1].lower()] = int(match[2])
         elif text.strip():
-            one = _line(path.name, at, text, repairs)
-            if one is not None:
-                found.append(one)
+            line = _line(path.name, at, text, repairs)
+            if line is not None:
+                found.append(line)
     machine = ProcessorMachine(nodes, _size(sizes, found, repairs, told=nodes is not None))
     jobs: list[TraceJob] = []
-    for one in found:
-        spec = machine.spec(one.processors, one.limit_s, one.program, repairs)
+    for line in found:
+        spec = machine.spec(line.processors, line.limit_s, line.program, repairs)
         if spec is not None:
-            job = TraceJob(id=one.id, submit=one.submit, run_s=one.run_s, spec=spec, tenant=one.user, user=one.user)
+            job = TraceJob(
+                id=line.id, submit=line.submit, run_s=line.run_s, spec=spec, tenant=line.user, user=line.user
+            )
             jobs.append(job)
     return trace(path, jobs, machine.nodes, repairs)
 
@@ -54,7 +56,7 @@ def load(path: Path, nodes: tuple[NodeInfo, ...] | None) -> Trace:
 def _size(sizes: dict[str, int], found: list[_SwfJob], repairs: Repairs, told: bool) -> int:
     size = sizes.get("maxprocs") or sizes.get("maxnodes")
     if size is None:
-        size = max((one.processors for one in found), default=1)
+        size = max((line.processors for line in found), default=1)
         if not told:
             repairs.say(f"the header names no MaxProcs: taken as {size}, the width of the widest job")
     return size

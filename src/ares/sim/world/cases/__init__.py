@@ -3,7 +3,7 @@
 The product keeps every promise in each of them. A seed changes details: delays, jitter, the replica asked first.
 """
 
-from ares.sim.world.cases import absences, answers, leaders, logs, records, tenants, watches, zombies
+from ares.sim.world.cases import absences, answers, leaders, logs, needs, records, steering, tenants, watches, zombies
 from ares.sim.world.stage import DirectedCase
 
 CASES: dict[str, DirectedCase] = {
@@ -15,4 +15,6 @@ CASES: dict[str, DirectedCase] = {
     **tenants.CASES,
     **records.CASES,
     **logs.CASES,
+    **steering.CASES,
+    **needs.CASES,
 }

@@ -66,8 +66,8 @@ async def _jump_and_cut(world: SimulatedWorld) -> None:
     """The wall clocks of nodes jump by minutes, and one of them back again when its node is cut off: its right to run
     ends as if they had not."""
     await ready(world)
-    for one in world.nodes:
-        one.clock.jump_wall(300.0)
+    for machine in world.nodes:
+        machine.clock.jump_wall(300.0)
     await asyncio.sleep(6.0)
     job = await submit(world, 30.0)
     await until(world, lambda: phase(world, job) == "RUNNING")
@@ -87,13 +87,13 @@ async def _unrecorded(world: SimulatedWorld) -> None:
     await until(world, lambda: phase(world, job) == "RUNNING")
     node = node_of(world, job)
     plane = plane_of(world, stream_of(world, node).up.far)
-    cut_off(world, node, [one.name for one in world.planes if one is not plane], cut=True, back=True)
+    cut_off(world, node, [other.name for other in world.planes if other is not plane], cut=True, back=True)
     again = at_once(world, starts, lambda: None)
     plane.wire.set_cut(True)
     await until(world, lambda: bool(again))
     await asyncio.sleep(4.0)
     plane.wire.set_cut(False)
-    cut_off(world, node, [one.name for one in world.planes], cut=False, back=True)
+    cut_off(world, node, [other.name for other in world.planes], cut=False, back=True)
 
 
 async def _doubled(world: SimulatedWorld) -> None:
@@ -114,7 +114,7 @@ async def _doubled(world: SimulatedWorld) -> None:
 async def _old_hello(world: SimulatedWorld) -> None:
     """The greeting of an agent that is dead by now arrives when its successor runs a job."""
     world.network.slow = 1.0
-    await until(world, lambda: any(one.up.near == "node n1" for one in world.network.streams))
+    await until(world, lambda: any(stream.up.near == "node n1" for stream in world.network.streams))
     node = world.nodes[0]
     far = stream_of(world, node).up.far
     cut_off(world, node, [far], cut=True)

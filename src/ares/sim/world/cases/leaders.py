@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ares.core import keys
-from ares.sim.world.planner import Moods
+from ares.sim.world.plane import Moods
 from ares.sim.world.stage import (
     DirectedCase,
     ask_only,

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from ares.core.schedule.preempt.cost import lost_gpu_s
 from ares.core.schedule.preempt.eligible import Rule, eligible
-from ares.core.schedule.preempt.holders import Asker, EvictionCandidate, Freed
+from ares.core.schedule.preempt.holders import Asker, EvictionCandidate, Freed, lost_gpu_s
 from ares.model.profile import PreemptionPolicy
 
 HOLDER = EvictionCandidate(

@@ -1,0 +1,1 @@
+"""Where projects are kept."""

@@ -1,0 +1,1 @@
+"""What an attempt needs on its node before it starts."""

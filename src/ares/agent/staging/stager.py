@@ -1,0 +1,158 @@
+"""Staging: what the node's cache lacks of a project is fetched, then the project is unpacked for the attempt."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Final, TypeVar
+
+import structlog
+
+from ares.agent.staging.cache import NodeCache
+from ares.agent.staging.unpack import NotWanted, unpack
+from ares.api.projects import ProjectManifest
+from ares.core.project.manifest import ManifestFlaw, parts_of, read_manifest
+from ares.model.link import FETCH_PARTS_MAX, FetchPiece, FetchRequest, Start
+from ares.ports.clock import Clock
+from ares.ports.link import LinkBroken, LinkRefused
+
+_log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+# Of one request: when the connection breaks, no more than that is fetched again.
+_FETCH_BYTES: Final = 64 << 20
+_AGAIN_S: Final = (0.1, 0.3, 1.0, 2.0)
+# Left free on the disk, beside what the project takes: once in the cache, and once in the attempt's directory.
+_RESERVE_BYTES: Final = 256 << 20
+_TURNS_MAX: Final = 1000
+# The control plane has a bound of its own; this one only keeps sums small.
+_PROJECT_BYTES_MAX: Final = 1 << 50
+
+# Pieces that were asked for, in order. Raises LinkBroken when it may be tried again, and LinkRefused when not.
+Fetch = Callable[[FetchRequest], AsyncIterator[FetchPiece]]
+
+
+class StagingFailed(Exception):
+    """The attempt cannot have what it needs, in words."""
+
+
+class Stager:
+    """One for all attempts of a node. Attempts of one project that start together fetch its files once."""
+
+    def __init__(self, cache: NodeCache, fetch: Fetch, clock: Clock) -> None:
+        self._cache = cache
+        self._fetch = fetch
+        self._clock = clock
+        self._turns: dict[tuple[str, str], asyncio.Lock] = {}
+        self._adding = asyncio.Lock()
+
+    async def stage(self, start: Start, root: str, uid: int | None, wanted: Callable[[], bool]) -> None:
+        """Makes the job's project below `root`. Raises StagingFailed, and NotWanted when the attempt is to end."""
+        tenant, project = start.ref.tenant, start.spec.project
+        assert project is not None, "only a job with a project is staged"
+        try:
+            async with self._turn(tenant, project):
+                manifest = await self._manifest(start, project)
+                parts = dict(parts_of(manifest))
+                with self._cache.pinned(tenant, parts):
+                    await self._fill(start, parts, manifest, wanted)
+            with self._cache.pinned(tenant, parts) as cached:
+                await in_thread(lambda: unpack(manifest, cached, root, uid, wanted))
+        except LinkRefused as refused:
+            raise StagingFailed(f"the project cannot be fetched: {refused}") from None
+        except OSError as error:
+            raise StagingFailed(f"the project cannot be unpacked here: {error.strerror or error}") from None
+
+    def _turn(self, tenant: str, project: str) -> asyncio.Lock:
+        if len(self._turns) > _TURNS_MAX:
+            self._turns = {key: lock for key, lock in self._turns.items() if lock.locked()}
+        return self._turns.setdefault((tenant, project), asyncio.Lock())
+
+    async def _manifest(self, start: Start, project: str) -> ProjectManifest:
+        tenant = start.ref.tenant
+        raw = await in_thread(lambda: self._known(tenant, project))
+        if raw is None:
+            (piece,) = await self._pieces(start, ())
+            if hashlib.sha256(piece.data).hexdigest() != project:
+                raise StagingFailed("the manifest that came is not the one that was asked for")
+            raw = piece.data
+            await self._add(tenant, piece)
+        try:
+            return await in_thread(lambda: read_manifest(raw, _PROJECT_BYTES_MAX))
+        except ManifestFlaw as flaw:
+            raise StagingFailed(f"the project cannot be unpacked: {flaw}") from None
+
+    def _known(self, tenant: str, project: str) -> bytes | None:
+        """The manifest in the cache. A damaged one is fetched again, and replaced."""
+        raw = self._cache.read(tenant, project)
+        return raw if raw is not None and hashlib.sha256(raw).hexdigest() == project else None
+
+    async def _fill(
+        self, start: Start, parts: dict[str, int], manifest: ProjectManifest, wanted: Callable[[], bool]
+    ) -> None:
+        """Fetches what is not in the cache."""
+        tenant = start.ref.tenant
+        lacking = await in_thread(lambda: self._cache.lacking(tenant, parts))
+        needed = sum(entry.size for entry in manifest.entries) + sum(lacking.values())
+        free = self._cache.free_bytes()
+        if free - needed < _RESERVE_BYTES:
+            raise StagingFailed(
+                f"it needs {needed >> 20:,} MiB of this node's disk for its files, and {free >> 20:,} MiB are free"
+            )
+        for some in _requests(lacking):
+            if not wanted():
+                raise NotWanted
+            for piece in await self._pieces(start, some):
+                await self._add(tenant, piece)
+
+    async def _add(self, tenant: str, piece: FetchPiece) -> None:
+        async with self._adding:
+            await in_thread(lambda: self._take(tenant, piece))
+
+    def _take(self, tenant: str, piece: FetchPiece) -> None:
+        found = hashlib.sha256(piece.data).hexdigest()
+        if piece.trouble or found != piece.sha256:
+            why = piece.trouble or f"it came with the digest {found}"
+            raise StagingFailed(f"part {piece.sha256[:12]} of the project cannot be had: {why}")
+        self._cache.add(tenant, piece.sha256, piece.data)
+
+    async def _pieces(self, start: Start, parts: tuple[str, ...]) -> list[FetchPiece]:
+        """All pieces of one request, asked for again while the connection breaks."""
+        request = FetchRequest(ref=start.ref, rank=start.placement.rank, parts=parts)
+        for pause_s in (*_AGAIN_S, None):
+            try:
+                found = [piece async for piece in self._fetch(request)]
+                if [piece.sha256 for piece in found] == list(parts) or (not parts and len(found) == 1):
+                    return found
+                if any(piece.trouble for piece in found):
+                    return found
+                raise LinkBroken(f"{len(found)} of {len(parts)} parts came")
+            except LinkBroken as error:
+                _log.warning("staging.again", job=start.ref.job, why=str(error))
+                if pause_s is None:
+                    raise StagingFailed(f"the project cannot be fetched: {error}") from None
+                await self._clock.sleep(pause_s)
+        raise AssertionError("the last try returns or raises")
+
+
+def _requests(parts: dict[str, int]) -> Iterator[tuple[str, ...]]:
+    some, size = list[str](), 0
+    for sha256, own in parts.items():
+        if some and (size + own > _FETCH_BYTES or len(some) == FETCH_PARTS_MAX):
+            yield tuple(some)
+            some, size = [], 0
+        some.append(sha256)
+        size += own
+    if some:
+        yield tuple(some)
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Runs it in a thread. A task that is cancelled meanwhile waits for its end: it must not go on behind its back."""
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait((running,))
+        if not running.cancelled():
+            running.exception()
+        raise

@@ -1,0 +1,41 @@
+"""Sessions in running jobs, and what jobs use at the moment."""
+
+from ares.model.base import Record, Shown
+from ares.model.entry.job_session import SessionId, SessionSpec, SessionView
+
+
+class SessionBody(SessionSpec, frozen=True, kw_only=True):
+    """A session to open. Asking again with the same id opens no second one."""
+
+    id: SessionId
+
+
+class SessionList(Record, frozen=True):
+    """The sessions of a running job that have not ended."""
+
+    sessions: tuple[SessionView, ...]
+
+
+class RankUse(Shown, frozen=True):
+    """What one rank of a running job uses now, beside what it asked for."""
+
+    job: str
+    name: str
+    tenant: str
+    user: str
+    node: str
+    rank: int
+    # CPUs in use, over the time between the two latest looks.
+    cpus: float
+    cpus_asked: float
+    memory_bytes: int
+    memory_asked_bytes: int
+    processes: int
+    gpus: tuple[int, ...] = ()
+
+
+class LiveUse(Shown, frozen=True):
+    """What running jobs use now. `unasked` are nodes that this replica could not ask."""
+
+    ranks: tuple[RankUse, ...]
+    unasked: tuple[str, ...] = ()

@@ -1,0 +1,101 @@
+"""Files for attempts: an agent reads the project of a job that runs on its node, and of no other."""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from ares.api.projects import ProjectManifest
+from ares.control.state.view import View
+from ares.core.lifecycle.ranks import place_of
+from ares.core.project.manifest import parts_of
+from ares.core.refusal import Refusal
+from ares.model.access import Principal
+from ares.model.link import FetchPiece, FetchRequest
+from ares.model.state import BOUND
+from ares.ports.projects import ProjectFiles
+from ares.ports.telemetry import Telemetry
+
+_decode = msgspec.json.Decoder(ProjectManifest).decode
+# Projects whose digests are remembered; each takes some 100 bytes per part.
+_KNOWN_MAX = 32
+_NOT_GRANTED = Refusal(code="forbidden", message="no attempt on this node has this project", reason="not_granted")
+
+
+class Staging:
+    """`files` is None where nothing is kept."""
+
+    def __init__(self, view: View, files: ProjectFiles | None, telemetry: Telemetry) -> None:
+        self._view = view
+        self._files = files
+        self._telemetry = telemetry
+        self._known: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
+
+    async def fetch(self, who: Principal, asked: FetchRequest) -> AsyncIterator[FetchPiece] | Refusal:
+        """The manifest of an attempt's project, or parts of it, in the order they are asked for."""
+        tenant, project = asked.ref.tenant, self._project(who, asked)
+        if project is None or self._files is None:
+            # The grant may have come to another replica a moment ago.
+            await self._view.catch_up()
+            project = self._project(who, asked)
+        if project is None or self._files is None:
+            return _NOT_GRANTED
+        try:
+            if not asked.parts:
+                return _whole(project, await self._files.manifest(tenant, project))
+            if not set(asked.parts) <= await self._parts(self._files, tenant, project):
+                return _NOT_GRANTED
+        except FileNotFoundError:
+            return _lost(project)
+        return self._pieces(self._files, tenant, asked.parts)
+
+    def _project(self, who: Principal, asked: FetchRequest) -> str | None:
+        """The project of the attempt, if it is the current one and has this rank on the caller's node."""
+        entry = self._view.entries.get(asked.ref.job)
+        if entry is None:
+            return None
+        state, spec = entry.state, self._view.spec(entry.state)
+        place = place_of(state.placements, asked.rank)
+        granted = state.phase in BOUND and state.fence == asked.ref.fence and state.tenant == asked.ref.tenant
+        if spec is None or place is None or not granted or place.node != who.node:
+            return None
+        return spec.project
+
+    async def _parts(self, files: ProjectFiles, tenant: str, project: str) -> frozenset[str]:
+        known = self._known.pop((tenant, project), None)
+        if known is None:
+            known = await asyncio.to_thread(_named, await files.manifest(tenant, project))
+        self._known[tenant, project] = known
+        if len(self._known) > _KNOWN_MAX:
+            self._known.popitem(last=False)
+        return known
+
+    async def _pieces(self, files: ProjectFiles, tenant: str, parts: tuple[str, ...]) -> AsyncIterator[FetchPiece]:
+        for sha256 in parts:
+            try:
+                data = await files.part(tenant, sha256)
+            except FileNotFoundError:
+                yield FetchPiece(sha256=sha256, data=b"", trouble="it is not kept any more")
+                return
+            self._telemetry.count("ares_staged_bytes_total", len(data))
+            yield FetchPiece(sha256=sha256, data=data)
+
+
+def _named(manifest: bytes) -> frozenset[str]:
+    return frozenset(part for part, _ in parts_of(_decode(manifest)))
+
+
+async def _whole(project: str, data: bytes) -> AsyncIterator[FetchPiece]:
+    assert await asyncio.to_thread(_digest, data) == project, "a manifest is kept under its digest"
+    yield FetchPiece(sha256=project, data=data)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _lost(project: str) -> Refusal:
+    message = f"the files of project {project} are not kept any more"
+    return Refusal(code="not-found", message=message, fix="submit the job again: its files are shipped again then")

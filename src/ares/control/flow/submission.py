@@ -1,0 +1,364 @@
+"""Takes workflows in: a header under the request id, then all jobs, then the mark that it is whole.
+
+The header's transaction is the one that quotas decide. Every job is written WAITING, in transactions that compare the
+header; none is released before the header says that all are there. Only then is the workflow acknowledged. When the
+submission breaks off, the same request goes on where it stopped; if it does not come, the leader gives the workflow up,
+and what exists of it is skipped.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from ares.control.flow.flow_index import FlowIndex
+from ares.control.state.commit import few_at_once
+from ares.control.state.ids import job_id, numbered_id
+from ares.control.state.pacing import WORKED_ON, breathe
+from ares.control.state.view import View
+from ares.control.submit.arrays import Expanding
+from ares.control.submit.draft import AcceptedJob, Checked, Draft, Drafting, SubmitRequest, begin_ops, unacknowledged
+from ares.control.submit.estimates import Estimated
+from ares.control.submit.parents import ParentChecks
+from ares.control.submit.submit import Submit
+from ares.core import keys
+from ares.core.admit.arrays import throttle
+from ares.core.lifecycle.graph import begin
+from ares.core.lifecycle.inputs import Context
+from ares.core.needs.workflow import arranged, renamed
+from ares.core.quota.asked import asked_by
+from ares.core.quota.counts import to_come
+from ares.core.quota.measures import add, times
+from ares.core.refusal import Refusal
+from ares.model.access import Principal
+from ares.model.base import Record, RequestId
+from ares.model.job import PRIORITIES, JobSpec
+from ares.model.state import ArrayRecord, FlowRecord, RequestRecord
+from ares.ports.clock import Clock, Rng
+from ares.ports.store import (
+    TXN_BYTES_MAX,
+    TXN_OPS_MAX,
+    VALUE_BYTES_MAX,
+    Committed,
+    Compare,
+    Op,
+    Put,
+    Store,
+    StoreError,
+    StoreUnavailable,
+    Unknown,
+)
+from ares.ports.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+_CANONICAL = msgspec.json.Encoder(order="deterministic")
+_LOOK_EVERY_S = 5.0
+# So long the submitter may take to come back with the same request.
+_PATIENCE_S = 120.0
+
+
+class FlowRequest(Record, frozen=True):
+    jobs: dict[str, JobSpec]
+    name: str = "flow"
+    request_id: RequestId | None = None
+    trace: str = ""
+    retry_of: str | None = None
+
+
+class AcceptedFlow(Record, frozen=True):
+    flow: FlowRecord
+    # By their names.
+    ids: dict[str, str]
+    replayed: bool = False
+
+
+class _FlowJob(NamedTuple):
+    id: str
+    spec: JobSpec
+    estimated: Estimated
+    # Of an array.
+    tasks: int | None
+
+
+class FlowSubmission:
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        submit: Submit,
+        drafting: Drafting,
+        expanding: Expanding,
+        clock: Clock,
+        rng: Rng,
+        telemetry: Telemetry,
+        epoch: int,
+    ) -> None:
+        self._store = store
+        self._view = view
+        self._submit = submit
+        self._drafting = drafting
+        self._expanding = expanding
+        self._clock = clock
+        self._rng = rng
+        self._telemetry = telemetry
+        self._epoch = epoch
+        self._parents = ParentChecks(view)
+        self._encode = msgspec.json.Encoder().encode
+
+    async def submit(self, who: Principal, request: FlowRequest) -> AcceptedFlow | Refusal:
+        # 1. Check the whole, then each job by the rules and by policies.
+        workflow = arranged(request.jobs)
+        if isinstance(workflow, Refusal):
+            return workflow
+        outside = await self._outside(who, workflow.outside)
+        if isinstance(outside, Refusal):
+            return outside
+        checked = await self._checked(who, request)
+        if isinstance(checked, Refusal):
+            return checked
+
+        # 2. Write the header under the request id, if there is room for all of it.
+        flow_id = job_id(self._rng, self._clock.wall())
+        draft, header = self._header(who, request, checked, outside, flow_id)
+        claimed = await self._submit.claim(who.tenant, draft)
+        if isinstance(claimed, Refusal):
+            return claimed
+        header = header if claimed.job == flow_id else await self._known(who, claimed)
+        if isinstance(header, Refusal):
+            return header
+        # By name: the digest does not know in which order a client sends its jobs, and nor do their ids.
+        ids = {name: numbered_id(header.id, number) for number, name in enumerate(sorted(request.jobs))}
+        if header.whole:
+            return AcceptedFlow(flow=header, ids=ids, replayed=True)
+
+        # 3. Write its jobs, then that it is whole. Only that is acknowledged.
+        jobs = [
+            _FlowJob(ids[name], _placed(spec, name, ids), estimated, tasks)
+            for name, (spec, estimated, tasks) in checked.items()
+        ]
+        try:
+            done = await self._write(header, jobs)
+        except StoreError:
+            return unacknowledged(draft.request)
+        if isinstance(done, Refusal):
+            return done
+        return AcceptedFlow(flow=done, ids=ids, replayed=claimed.replayed)
+
+    # ---- checking
+
+    async def _outside(self, who: Principal, parents: Sequence[str]) -> tuple[Compare, ...] | Refusal:
+        if not parents:
+            return ()
+        await self._view.catch_up()
+        return self._parents.of_all(who.tenant, parents)
+
+    async def _checked(
+        self, who: Principal, request: FlowRequest
+    ) -> dict[str, tuple[JobSpec, Estimated, int | None]] | Refusal:
+        """Each job as it will be kept. The first that is refused refuses all."""
+        found: dict[str, tuple[JobSpec, Estimated, int | None]] = {}
+        tasks, teams = 0, set[str | None]()
+        for place, (name, spec) in enumerate(request.jobs.items()):
+            if place % WORKED_ON == WORKED_ON - 1:
+                await breathe()
+            named = spec if spec.name == name else replace(spec, name=name)
+            checked = self._drafting.check(who, SubmitRequest(spec=named), in_flow=True)
+            kept = checked if isinstance(checked, Refusal) else self._drafting.kept(checked)
+            if isinstance(kept, Refusal) or isinstance(checked, Refusal):
+                no = kept if isinstance(kept, Refusal) else checked
+                assert isinstance(no, Refusal)
+                path = f"$.jobs.{name}{no.path.removeprefix('$')}"
+                return replace(no, message=f"job {name!r}: {no.message}", path=path)
+            size = len(self._encode(kept[0]))
+            if size > VALUE_BYTES_MAX:
+                message = f"job {name!r} takes {size:,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"
+                return Refusal(code="spec-too-large", message=message, fix="put long input into a file")
+            found[name] = (*kept, checked.indices)
+            tasks += checked.tasks
+            teams.add(kept[0].team)
+        if len(teams) > 1:
+            message = f"its jobs count for {len(teams)} teams"
+            return Refusal(code="flow-invalid", message=message, fix="name one team in all of them, or none")
+        return self._drafting.no_room(who.tenant, tasks) or found
+
+    # ---- the header
+
+    def _header(
+        self,
+        who: Principal,
+        request: FlowRequest,
+        checked: Mapping[str, tuple[JobSpec, Estimated, int | None]],
+        outside: tuple[Compare, ...],
+        flow_id: str,
+    ) -> tuple[Draft, FlowRecord]:
+        asked: dict[str, int] = {}
+        for spec, estimated, tasks in checked.values():
+            add(asked, times(to_come(asked_by(spec), estimated.seconds, estimated.cost), tasks or 1))
+        specs = [spec for spec, _, _ in checked.values()]
+        # No client's id may have a space in it, so this one cannot be taken.
+        request_id = request.request_id or f"flow {flow_id}"
+        digest = hashlib.sha256(_CANONICAL.encode((request.name, request.jobs))).hexdigest()
+        record = FlowRecord(
+            id=flow_id, tenant=who.tenant, name=request.name, jobs=len(checked),
+            tasks=sum(tasks or 1 for _, _, tasks in checked.values()), submitted_by=who.subject,
+            submitter_id=who.user_id, trace=self._telemetry.new_trace(request.trace),
+            submitted_at=self._clock.wall(), request_id=request_id, payload_sha256=digest, team=specs[0].team,
+            asked=asked,
+            retry_of=request.retry_of,
+        )  # fmt: skip
+        claim = Put(
+            keys.request(who.tenant, request_id), self._encode(RequestRecord(job=flow_id, payload_sha256=digest))
+        )
+        compares = (
+            Compare(claim.key, "mod_revision", 0), Compare(keys.flow(who.tenant, flow_id), "mod_revision", 0), *outside,
+        )  # fmt: skip
+        # What a quota looks at besides amounts: the most important of its jobs, and their team.
+        stands_for = JobSpec(
+            command=("flow",),
+            team=record.team,
+            priority=PRIORITIES[min(PRIORITIES.index(spec.priority) for spec in specs)],
+        )
+        judged = self._drafting.unjudged(stands_for)
+        as_job = Checked(who, SubmitRequest(spec=stands_for, request_id=request_id), judged, None, None)
+        draft = Draft(
+            (claim, Put(keys.flow(who.tenant, flow_id), self._encode(record))), compares, as_job, stands_for,
+            Estimated(), digest, flow_id, None, None, asked,
+        )  # fmt: skip
+        return draft, record
+
+    async def _known(self, who: Principal, claimed: AcceptedJob) -> FlowRecord | Refusal:
+        """The workflow that the request id made before."""
+        kv = await self._store.get(keys.flow(who.tenant, claimed.job))
+        if kv is None:
+            message = "this request id was already used for a job"
+            return Refusal(code="request-conflict", message=message, fix="use a new request id for a workflow")
+        record = msgspec.json.decode(kv.value, type=FlowRecord)
+        if not record.abandoned:
+            return record
+        message = f"workflow {record.id} was given up: its submission broke off for more than {_PATIENCE_S:.0f} s"
+        return Refusal(code="request-conflict", message=message, fix="submit it again with a new request id")
+
+    # ---- its jobs
+
+    async def _write(self, record: FlowRecord, jobs: Sequence[_FlowJob]) -> FlowRecord | Refusal:
+        key = keys.flow(record.tenant, record.id)
+        kv = await self._store.get(key)
+        now = None if kv is None else msgspec.json.decode(kv.value, type=FlowRecord)
+        if kv is None or now is None or now.abandoned:
+            return Refusal(code="request-conflict", message=f"workflow {record.id} was given up")
+        if now.whole:
+            return now
+        unwhole = Compare(key, "mod_revision", kv.mod_revision)
+        await few_at_once(lambda chunk: self._write_chunk(record, unwhole, chunk), await self._chunks(record, jobs))
+        arrays = [self._array(record, job, job.tasks) for job in jobs if job.tasks is not None]
+        for array in arrays:
+            await self._expanding.expand(array)
+        done = replace(record, whole=True, asked={})
+        written = await self._store.txn([unwhole], [Put(key, self._encode(done))])
+        if isinstance(written, Committed) and written.succeeded:
+            return done
+        kv = await self._store.get(key)
+        if kv is not None and msgspec.json.decode(kv.value, type=FlowRecord).whole:
+            return done
+        raise StoreUnavailable(f"workflow {record.id} is not confirmed to be whole")
+
+    async def _chunks(
+        self, record: FlowRecord, jobs: Sequence[_FlowJob]
+    ) -> "list[list[tuple[Compare, tuple[Op, ...]]]]":
+        """What each transaction holds."""
+        chunks: list[list[tuple[Compare, tuple[Op, ...]]]] = [[]]
+        ops_left = bytes_left = 0
+        for place, job in enumerate(jobs):
+            if place % WORKED_ON == WORKED_ON - 1:
+                await breathe()
+            draft = self._draft(record, job)
+            size = sum(len(op.key) + len(op.value) for op in draft[1] if isinstance(op, Put))
+            if len(draft[1]) > ops_left or size > bytes_left:
+                chunks.append([])
+                ops_left, bytes_left = TXN_OPS_MAX - 1, TXN_BYTES_MAX // 2
+            chunks[-1].append(draft)
+            ops_left, bytes_left = ops_left - len(draft[1]), bytes_left - size
+        return [chunk for chunk in chunks if chunk]
+
+    def _draft(self, record: FlowRecord, job: _FlowJob) -> tuple[Compare, tuple[Op, ...]]:
+        """Its first compare says that it does not exist yet."""
+        spec_op = Put(keys.job(record.tenant, job.id), self._encode(job.spec))
+        absent = Compare(spec_op.key, "mod_revision", 0)
+        if job.tasks is not None:
+            array = self._array(record, job, job.tasks)
+            return absent, (spec_op, Put(keys.array(record.tenant, job.id), self._encode(array)))
+        begun = begin(
+            id=job.id, tenant=record.tenant, spec=job.spec, name=job.spec.name, submitted_by=record.submitted_by,
+            submitter_id=record.submitter_id, trace=record.trace,
+            context=Context(now=record.submitted_at, jitter=0.0, epoch=self._epoch),
+            cost_estimate=job.estimated.cost, estimated_s=job.estimated.seconds, flow=record.id,
+        )  # fmt: skip
+        return absent, (spec_op, *begin_ops(begun, self._encode))
+
+    def _array(self, record: FlowRecord, job: _FlowJob, tasks: int) -> ArrayRecord:
+        return ArrayRecord(
+            id=job.id, tenant=record.tenant, name=job.spec.name, indices=job.spec.array or "", tasks=tasks,
+            submitted_by=record.submitted_by, submitter_id=record.submitter_id, trace=record.trace,
+            submitted_at=record.submitted_at, cost_estimate=job.estimated.cost, estimated_s=job.estimated.seconds,
+            flow=record.id, throttle=throttle(job.spec.array or ""),
+        )  # fmt: skip
+
+    async def _write_chunk(
+        self, record: FlowRecord, unwhole: Compare, chunk: "Sequence[tuple[Compare, tuple[Op, ...]]]"
+    ) -> None:
+        absent = [compare for compare, _ in chunk]
+        written = await self._store.txn([unwhole, *absent], [op for _, ops in chunk for op in ops])
+        if isinstance(written, Committed) and written.succeeded:
+            return
+        if len(chunk) > 1:
+            for draft in chunk:
+                await self._write_chunk(record, unwhole, [draft])
+            return
+        if isinstance(written, Unknown) or await self._store.get(absent[0].key) is None:
+            # Only a job that is known to exist may be counted when the workflow is called whole.
+            raise StoreUnavailable(f"workflow {record.id}: a job of it is not confirmed")
+
+
+def _placed(spec: JobSpec, name: str, ids: Mapping[str, str]) -> JobSpec:
+    """The job as it is kept: what it waits for goes by ids."""
+    return replace(spec, name=name, needs=renamed(spec, ids))
+
+
+class AbandonedFlows:
+    """Gives up workflows whose submission broke off. Leader only; its jobs are skipped by the releases."""
+
+    def __init__(self, store: Store, view: View, index: FlowIndex, clock: Clock) -> None:
+        self._store = store
+        self._view = view
+        self._index = index
+        self._clock = clock
+
+    async def run(self) -> None:
+        # With the number of its jobs then: a submission that gets on is not given up, however long it takes.
+        since: dict[str, tuple[float, int]] = {}
+        while True:
+            await self._clock.sleep(_LOOK_EVERY_S)
+            now, flows = self._clock.monotonic(), self._view.kept.flows
+            # The record with its own revision: while one is written, others change.
+            waiting = [(f, flows.revisions[f.id]) for f in flows.values() if not f.whole and not f.abandoned]
+            since = {flow.id: self._progress(flow.id, since.get(flow.id), now) for flow, _ in waiting}
+            for flow, revision in waiting:
+                if now - since[flow.id][0] >= _PATIENCE_S:
+                    await self._give_up(flow, revision)
+
+    def _progress(self, flow: str, known: tuple[float, int] | None, now: float) -> tuple[float, int]:
+        size = self._index.size(flow)
+        return known if known is not None and size <= known[1] else (now, size)
+
+    async def _give_up(self, flow: FlowRecord, revision: int) -> None:
+        key = keys.flow(flow.tenant, flow.id)
+        given_up = msgspec.json.encode(replace(flow, abandoned=True, asked={}))
+        with contextlib.suppress(StoreError):
+            written = await self._store.txn([Compare(key, "mod_revision", revision)], [Put(key, given_up)])
+            if isinstance(written, Committed) and written.succeeded:
+                log.warning("flow.abandoned", flow=flow.id, jobs=flow.jobs)

@@ -1,0 +1,1 @@
+"""Schedules: when a job is to be made again."""

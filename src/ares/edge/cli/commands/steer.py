@@ -1,0 +1,79 @@
+"""`ares update` and `ares requeue`: what jobs that wait or run are told."""
+
+from typing import Any
+
+import click
+
+from ares.edge.cli.connect import change_each, connect, find_job, jobs_argument
+from ares.edge.cli.job_filter import chosen, filter_options, steer
+from ares.edge.cli.job_flags import PriorityType
+from ares.edge.cli.render.output import output_option
+
+# Options that "none" empties.
+_EMPTIED = ("time", "gpu_model", "deadline", "sla", "reservation", "throttle")
+_CHANGES = ("priority", "cpus", "memory", "gpus", "gpu_share", "gpu_memory", *_EMPTIED)
+
+
+@click.command()
+@jobs_argument(required=False)
+@click.option("--priority", "priority", type=PriorityType(), help="By name or number, 0 to 4.")
+@click.option("--time", metavar="TIME", help="Wall-time limit: 4h; none takes it away. Of a running job: less of it.")
+@click.option("--cpus", metavar="N", help="CPUs: 2, 1.5 or 500m.")
+@click.option("--memory", "--mem", metavar="SIZE", help="Memory: 512M, 4G.")
+@click.option("--gpus", type=int, help="GPUs.")
+@click.option("--gpu-model", metavar="NAME", help="Only this model; none for any.")
+@click.option("--gpu-share", metavar="PART", help="A part of each GPU: 0.5 or 50%.")
+@click.option("--gpu-memory", metavar="SIZE", help="GPUs with at least this much memory.")
+@click.option("--deadline", metavar="TIME", help="Should have ended by then: 2h from now, 18:00; none takes it away.")
+@click.option("--sla", metavar="CLASS", help="Class of service, see `ares sla`; none for none.")
+@click.option("--reservation", metavar="NAME", help="In the room of this reservation; none for none.")
+@click.option("--throttle", metavar="N", help="Of an array: so many tasks at once; none for any number.")
+@click.option("--reason", default="", help="Kept in the job's ledger.")
+@filter_options
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def update(ctx: click.Context, jobs: tuple[str, ...], reason: str, output: str, **flags: Any) -> int:
+    """Changes what jobs ask for. Policies and quotas are asked again, as for a new job.
+
+    Everything may be changed while a job waits. Of a running job only its priority, and its time limit: it may be
+    lowered; operators may also raise it. Of an array, the tasks that still wait are changed.
+
+    \b
+      ares update 7k2m --memory 16G --time 8h
+      ares update --name sweep --state PENDING --priority LOW
+      ares update 7k2m --deadline none
+    """
+    from ares.edge.client.calls.steering import update as update_call
+    from ares.edge.client.calls.steering import update_of
+
+    given = {name: flags[name] for name in _CHANGES if flags[name] is not None}
+    given |= {name: None for name in _EMPTIED if str(given.get(name, "")).lower() == "none"}
+    by_filter = chosen(ctx, jobs, flags)
+    change, client = update_of(given, reason), connect(ctx)
+    if by_filter:
+        return steer(ctx, client, "update", flags, output, reason, change)
+    return change_each(client, [find_job(client, job) for job in jobs], lambda job: update_call(job, change), output)
+
+
+@click.command()
+@jobs_argument(required=False)
+@click.option("--reason", default="", help="Kept in the job's ledger.")
+@filter_options
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def requeue(ctx: click.Context, jobs: tuple[str, ...], reason: str, output: str, **flags: Any) -> int:
+    """Sends running jobs back to the queue.
+
+    A job with a checkpoint signal gets it first, with its time to save; then SIGTERM, and SIGKILL after its
+    grace time. It waits with its old place by time of submission, and no retry is used up.
+
+    \b
+      ares requeue 7k2m --reason "the node is slow"
+      ares requeue --node gpu-07 --yes
+    """
+    from ares.edge.client.calls.steering import requeue as requeue_call
+
+    by_filter, client = chosen(ctx, jobs, flags), connect(ctx)
+    if by_filter:
+        return steer(ctx, client, "requeue", flags, output, reason)
+    return change_each(client, [find_job(client, job) for job in jobs], lambda job: requeue_call(job, reason), output)

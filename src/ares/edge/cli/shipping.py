@@ -1,0 +1,86 @@
+"""The files that go with a job from the command line: which directory, what is asked before, and what is said after."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from ares.edge.cli.render.progress import Bars
+from ares.edge.cli.render.text import printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ares.edge.client.brief import Sender
+    from ares.edge.client.project.pack import TooMuch
+    from ares.edge.client.project.ship import Shipped
+
+# Less than this is there before a bar could be read.
+_SHOWN_BYTES = 32 << 20
+_MIB = 1 << 20
+
+
+def directory(layers: Sequence[Mapping[str, object]]) -> "Path | None":
+    """The directory to ship: the one named last, by a flag or in the job's file; otherwise the current one."""
+    from ares.edge.client.ask import of_the_machine
+    from ares.edge.client.project.pack import default_directory, directory_of
+
+    named = [layer["workdir"] for layer in layers if layer.get("workdir") is not None]
+    if any(layer.get(key) is not None for layer in layers for key in ("chdir", "project")):
+        return None
+    if named:
+        return None if of_the_machine(named[-1]) else directory_of(str(named[-1]))
+    folder, why = default_directory()
+    if why:
+        click.echo(
+            f"note: nothing is shipped with the job: {why}. It starts in an empty directory; "
+            "ship one with --workdir DIR, or say --workdir none",
+            err=True,
+        )
+    return folder
+
+
+def ship(client: "Sender", root: "Path", *, yes: bool) -> "Shipped":
+    """Ships a directory, and says so in a line."""
+    from ares.edge.client.project import ship as shipping
+    from ares.edge.client.project.pack import size_text
+
+    with Bars(("read", "sent"), "MiB") as bars:
+        seen = _ShippedBytes(bars)
+        packed = shipping.packed_of(root, 1 << 60 if yes else None, _ask, seen.read)
+        shipped = shipping.ship(client, packed, seen.sent)
+    for text in shipped.warnings:
+        click.echo(f"warning: {printable(text)}", err=True)
+    files = f"{shipped.files:,} file{'' if shipped.files == 1 else 's'}"
+    new = f"{size_text(shipped.sent)} new" if shipped.sent else "nothing new"
+    click.echo(f"shipped {printable(str(root))}: {files}, {size_text(shipped.size)}, {new}", err=True)
+    return shipped
+
+
+def _ask(much: "TooMuch") -> bool:
+    """Only a person can be asked."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    click.echo(f"{printable(much.sentence())}.", err=True)
+    return click.confirm("Ship them all the same? Lines in .aresignore leave files out", err=True)
+
+
+class _ShippedBytes:
+    """Bytes so far, for the bars."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._read = self._sent = 0
+
+    def read(self, size: int) -> None:
+        self._read += size
+        self._show(0, self._read)
+
+    def sent(self, size: int) -> None:
+        self._sent += size
+        self._show(1, self._sent)
+
+    def _show(self, at: int, done: int) -> None:
+        if sys.stderr.isatty() and done >= _SHOWN_BYTES:
+            self._bars.show(at, done // _MIB, max(done, self._read) // _MIB)

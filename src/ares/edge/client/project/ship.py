@@ -1,0 +1,102 @@
+"""Shipping a project: its manifest first, then the parts that the server lacks, then the manifest again."""
+
+import os
+from dataclasses import dataclass
+from threading import Lock
+
+from ares.api.projects import PartsKept, ProjectAnswer
+from ares.edge.client.brief import Sender
+from ares.edge.client.calls.calls import JSON, Call, Request
+from ares.edge.client.errors import InvalidSpec
+from ares.edge.client.project.aside import WorkAside
+from ares.edge.client.project.digests import OnBytes
+from ares.edge.client.project.pack import LIMIT_BYTES, Ask, Packed, directory_of, pack
+from ares.edge.client.units import memory_mib
+
+_BYTES = (("content-type", "application/octet-stream"),)
+Directory = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """A project that the server keeps. `sha256` is the `project` of jobs that start with it."""
+
+    sha256: str
+    directory: str
+    files: int
+    size: int
+    # What had to be sent.
+    sent: int
+    warnings: tuple[str, ...] = ()
+
+
+def offer(manifest: bytes) -> Call[ProjectAnswer]:
+    return Call(Request("POST", "/v1/projects", (), manifest, JSON), ProjectAnswer)
+
+
+def parts(body: bytes) -> Call[PartsKept]:
+    return Call(Request("POST", "/v1/projects/parts", (), body, _BYTES), PartsKept)
+
+
+def packed_of(directory: Directory, limit: str | int | None, ask: Ask | None, on_read: OnBytes) -> Packed:
+    """`limit` is 4G, or a number of bytes; None is the usual one."""
+    root = directory_of(directory)
+    if root is None:
+        raise InvalidSpec("there is nothing to ship", fix="name a directory")
+    most = LIMIT_BYTES if limit is None else limit if isinstance(limit, int) else memory_mib(limit) << 20
+    return pack(root, limit=most, ask=ask, on_bytes=on_read)
+
+
+class ShipProgress:
+    """What is sent of a packed project, request by request. Several take turns; after a failure there is no next."""
+
+    def __init__(self, packed: Packed, missing: tuple[str, ...], on_bytes: OnBytes) -> None:
+        self._packed = packed
+        self._left = packed.requests(missing)
+        self._on_bytes = on_bytes
+        self._lock = Lock()
+        self.sent = 0
+
+    def next(self) -> tuple[str, ...] | None:
+        with self._lock:
+            return next(self._left, None)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._left = iter(())
+
+    def call(self, some: tuple[str, ...]) -> Call[PartsKept]:
+        return parts(self._packed.body(some))
+
+    def kept(self, some: tuple[str, ...], call: Call[PartsKept], answer: PartsKept) -> None:
+        self._packed.check(some, answer.kept)
+        size = len(call.request.body or b"")
+        with self._lock:
+            self.sent += size
+        self._on_bytes(size)
+
+    def shipped(self, answer: ProjectAnswer) -> Shipped:
+        if not answer.kept:
+            raise InvalidSpec(f"{len(answer.missing):,} parts of the project are still missing", fix="submit again")
+        packed = self._packed
+        return Shipped(answer.sha256, packed.root, packed.files, packed.size, self.sent, packed.warnings)
+
+
+def ship(sender: Sender, packed: Packed, on_sent: OnBytes) -> Shipped:
+    """Sends what is missing, from the command line."""
+    answer = sender.send(offer(packed.manifest))
+    progress = ShipProgress(packed, answer.missing, on_sent)
+
+    def send_parts() -> None:
+        try:
+            while (some := progress.next()) is not None:
+                call = progress.call(some)
+                progress.kept(some, call, sender.send(call))
+        except BaseException:
+            progress.stop()
+            raise
+
+    if answer.missing:
+        WorkAside.together(send_parts)
+        answer = sender.send(offer(packed.manifest))
+    return progress.shipped(answer)

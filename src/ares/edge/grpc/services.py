@@ -1,0 +1,47 @@
+"""What the edge for agents needs of the control plane."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Protocol
+
+from ares.control.access.machines import Admitted
+from ares.core.refusal import Refusal
+from ares.model.access import Principal
+from ares.model.entry.job_session import SideCommand, SideMessage
+from ares.model.link import AgentFrame, FetchPiece, FetchRequest, JoinReply, JoinRequest, ServerFrame
+from ares.model.machine import Presented
+
+
+class SessionService(Protocol):
+    """What this edge needs of `services.sessions.SessionService`."""
+
+    async def join(self, request: JoinRequest) -> JoinReply | Refusal: ...
+
+    def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncGenerator[ServerFrame, None]: ...
+
+
+class StagingService(Protocol):
+    """What this edge needs of `services.staging.Staging`."""
+
+    async def fetch(self, who: Principal, asked: FetchRequest) -> AsyncIterator[FetchPiece] | Refusal: ...
+
+
+class AsideService(Protocol):
+    """What this edge needs of `execution.job_sessions.JobSessions`."""
+
+    def serve(self, who: Principal, messages: AsyncIterator[SideMessage]) -> AsyncGenerator[SideCommand, None]: ...
+
+
+class TokenChecks(Protocol):
+    """What this edge needs of `services.tokens.TokenChecks`."""
+
+    async def authenticate(self, presented: str) -> Principal | Refusal: ...
+
+
+class MachineChecks(Protocol):
+    """What this edge needs of `services.authority.Authority`."""
+
+    def read(self, certificate: bytes) -> Presented | None: ...
+
+    def identify(self, shown: Presented) -> Principal | Refusal: ...
+
+    async def renew(self, shown: Presented, request: str) -> Admitted | Refusal: ...

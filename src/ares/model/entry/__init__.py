@@ -1,0 +1,1 @@
+"""Records of sessions in running jobs."""

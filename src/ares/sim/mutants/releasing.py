@@ -1,0 +1,117 @@
+"""Bugs in how jobs that wait for jobs are released: twice, too early, or never."""
+# pyright: reportPrivateUsage=false
+
+from typing import Any
+
+from msgspec.structs import replace as changed
+
+from ares.control.execution.transitions import JobChange, Transitions
+from ares.control.flow.flow_index import FlowIndex
+from ares.control.flow.releases import Releases
+from ares.control.state.commit import WriteDraft
+from ares.control.state.view import StateEntry
+from ares.control.submit.parents import ParentChecks
+from ares.core.lifecycle.inputs import Input, NeedsMet, NeedsUnmet
+from ares.core.needs import verdict as needs_verdict
+from ares.core.needs.standing import ParentStanding, Verdict, verdict
+from ares.core.needs.verdict import NeedsVerdict
+from ares.core.refusal import Refusal
+from ares.model.job import JobSpec, NeedCondition
+from ares.model.state import TERMINAL, JobState
+from ares.ports.store import Compare
+from ares.sim.mutants.mutant import Mutant
+from ares.sim.mutants.patching import replace, together
+
+_draft, _tell_children = Transitions._draft, Releases._tell_children
+
+
+def _uncompared(self: Transitions, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None) -> Any:
+    """A release is written whatever became of the job meanwhile."""
+    drafted = _draft(self, change, entry, spec)
+    released = any(isinstance(what, NeedsMet | NeedsUnmet) for what in change.inputs)
+    return changed(drafted, compares=()) if released and isinstance(drafted, WriteDraft) else drafted
+
+
+def _no_compares(self: ParentChecks, tenant: str, spec: JobSpec) -> tuple[Compare, ...] | Refusal:
+    return ()
+
+
+def _known(self: ParentChecks, tenant: str, spec: JobSpec) -> bool:
+    return True
+
+
+def _only_news(self: Releases) -> None:
+    """A new leader looks at what changes from then on."""
+
+
+def _skips_are_no_news(self: Releases, state: JobState) -> None:
+    if state.phase != "SKIPPED":
+        _tell_children(self, state)
+
+
+def _counts_all(self: FlowIndex, flow: str) -> int:
+    """The last job waits for itself as well."""
+    return sum(state.phase not in TERMINAL for state in self.states(flow))
+
+
+def _by_wall_clock(self: Releases, state: JobState, spec: JobSpec, found: NeedsVerdict) -> Input | None:
+    if found.verdict == "met":
+        return NeedsMet(reason=found.message)
+    if found.verdict == "impossible":
+        return NeedsUnmet(reason=found.message, then=spec.on_impossible)
+    timeout = spec.needs_timeout
+    if timeout is None or self._clock.wall() - state.submitted_at < timeout.after_s:
+        return None
+    return NeedsUnmet(reason=found.message, then=timeout.then)
+
+
+def _any_end(on: NeedCondition, parent: ParentStanding | None) -> Verdict:
+    """A job that failed lets those go on that need its success."""
+    found = verdict(on, parent)
+    return "met" if found == "impossible" and parent is not None else found
+
+
+MUTANTS: dict[str, Mutant] = {
+    "release-uncompared": Mutant(
+        "a release is written without comparing the job's record",
+        ("E19", "E15", "E2", "E3", "E4", "E18"),
+        replace(Transitions, "_draft", _uncompared),
+        case="late-release",
+    ),
+    "child-without-parent": Mutant(
+        "a job is made to wait for one that is not kept",
+        ("E19",),
+        together(replace(ParentChecks, "compares", _no_compares), replace(ParentChecks, "known", _known)),
+        case="unknown-parent",
+    ),
+    "release-lost": Mutant(
+        "a new leader does not look at what waits already",
+        ("E19", "E11"),
+        replace(Releases, "_begin", _only_news),
+        case="release-lost",
+    ),
+    "skip-untold": Mutant(
+        "what waits for a skipped job is never told",
+        ("E19", "E11"),
+        replace(Releases, "_tell_children", _skips_are_no_news),
+        case="skipped-chain",
+    ),
+    "last-job-never": Mutant(
+        "the last job of a workflow is never run",
+        ("E19",),
+        replace(FlowIndex, "others_open", _counts_all),
+        case="last-job",
+    ),
+    "timeout-by-wall-clock": Mutant(
+        "needs are given up by a clock that can be set",
+        ("E19",),
+        replace(Releases, "_needs", _by_wall_clock),
+        case="set-clock",
+    ),
+    "released-by-any-end": Mutant(
+        "a failed parent releases what needs its success",
+        ("E19",),
+        replace(needs_verdict, "verdict", _any_end),
+        case="skipped-chain",
+    ),
+}

@@ -1,0 +1,177 @@
+"""Reading as a person does: lists, logs of many, waiting, and stopping a platform that has work."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.platform import Platform, environment, eventually, run_cli
+from tests.ports import free_ports
+
+SPEAK = 'for n in 1 2 3; do echo "task ${ARES_ARRAY_INDEX:-$RANK} line $n"; done'
+
+
+def follow(platform: Platform, *arguments: str) -> "subprocess.Popen[str]":
+    """A command that goes on; the test ends it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "ares", *arguments], env=environment(platform.servers[0].home), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_an_arrays_output_with_prefixes(shared: Platform) -> None:
+    submitted = shared.cli("submit", "--array", "0-3", "--wait", "--name", "spoken", "--", "sh", "-c", SPEAK)
+    assert submitted.code == 0, submitted
+    array = shared.cli("jobs", "--name", "spoken", "-o", "name").out.strip()
+    lines = shared.cli("logs", array).out.splitlines()
+    assert sorted(lines) == sorted(f"_{task} | task {task} line {n}" for task in range(4) for n in (1, 2, 3))
+    assert sorted(shared.cli("logs", "-f", array).out.splitlines()) == sorted(lines)
+    assert shared.cli("logs", array, "--grep", "line 2").out.splitlines() == [
+        f"_{n} | task {n} line 2" for n in range(4)
+    ]
+    found = [
+        json.loads(line) for line in shared.cli("logs", array, "--grep", "2 line 1", "-o", "json").out.splitlines()
+    ]
+    assert found == [{"job": f"{array}_2", "rank": 0, "line": "task 2 line 1"}]
+    two = shared.cli("logs", f"{array}_0", f"{array}_1", "--tail", "1").out.splitlines()
+    assert two == [f"{array}_0 | task 0 line 3", f"{array}_1 | task 1 line 3"]
+    assert shared.cli("logs", f"{array}_3", "--since", "1h").out.splitlines()[0] == "task 3 line 1"
+    refused = shared.cli("logs", array, "--since", "1h", "--tail", "1")
+    assert (refused.code, "exclude each other" in refused.err) == (2, True)
+
+
+def test_all_ranks_of_a_gang(shared: Platform) -> None:
+    done = shared.cli("submit", "--ranks", "2", "--cpus", "100m", "--wait", "--name", "gang", "--", "sh", "-c", SPEAK)
+    assert done.code == 0, done
+    job = shared.cli("jobs", "--name", "gang", "-o", "name").out.strip()
+    lines = shared.cli("logs", job, "--rank", "all").out.splitlines()
+    assert lines == [f"rank {rank} | task {rank} line {n}" for rank in (0, 1) for n in (1, 2, 3)]
+    assert shared.cli("logs", job, "--rank", "1").out.splitlines()[0] == "task 1 line 1"
+
+
+def test_following_a_job_that_waits_says_for_what(shared: Platform) -> None:
+    holder = shared.cli("submit", "--gpus", "4", "--", "sleep", "600").out.split()[1]
+    waiting = shared.cli("submit", "--gpus", "1", "--", "echo", "my turn").out.split()[1]
+    following = follow(shared, "logs", "-f", waiting)
+    assert following.stderr is not None
+    said = following.stderr.readline()
+    assert (waiting in said, "GPU" in said, "waits" in said) == (True, True, True), said
+    shared.cli("cancel", holder)
+    out, _ = following.communicate(timeout=60)
+    assert (following.returncode, out) == (0, "my turn\n")
+
+
+def test_a_watched_list_is_drawn_anew_when_a_job_changes(shared: Platform) -> None:
+    watching = follow(shared, "jobs", "--watch", "--name", "watched", "-o", "name")
+    assert watching.stdout is not None
+    job = shared.cli("submit", "--name", "watched", "--", "true").out.split()[1]
+    lines = iter(watching.stdout.readline, "")
+    assert next(line for line in lines if line.strip() == job)
+    watching.send_signal(signal.SIGINT)
+    watching.communicate(timeout=30)
+    assert watching.returncode == 130
+
+
+def test_lists_by_user_and_time(shared: Platform) -> None:
+    job = shared.cli("submit", "--name", "mine", "--wait", "--", "true")
+    assert job.code == 0
+    mine = shared.cli("jobs", "--me", "--since", "10m", "--name", "mine", "-o", "name").out.split()
+    assert len(mine) == 1
+    assert shared.cli("jobs", "--until", "1h", "--name", "mine", "-o", "name").out == ""
+    assert shared.cli("jobs", "--user", "stranger", "-o", "name").out == ""
+
+
+# ---- the whole platform by one command
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    home = tmp_path / "home"
+    yield home
+    run_cli("down", "--yes", home=home)
+
+
+def test_up_doctor_and_down_say_what_is_not_real_and_what_runs(home: Path) -> None:
+    ports = free_ports(2)
+    first = run_cli(
+        "up", "--no-sample", "--port", str(ports[0]), "--set", f"agents.port={ports[1]}", home=home, timeout_s=90
+    )
+    assert first.code == 0, first
+    assert "GPUs are mock" in first.err
+    well = run_cli("doctor", "-o", "json", home=home)
+    found = {one["check"]: one for one in json.loads(well.out)["findings"]}
+    assert (well.code, found["server"]["status"], found["mock-gpus"]["status"]) == (0, "ok", "note"), well
+    assert "4/4 mock" in run_cli("nodes", home=home).out
+    assert "4 x mock NVIDIA" in run_cli("pools", home=home).out
+    job = run_cli("submit", "--gpus", "1", "--name", "long", "--", "sleep", "600", home=home).out.split()[1]
+    eventually(lambda: "RUNNING" in run_cli("jobs", home=home).out, "the job's start")
+    assert "mock GPU 0" in run_cli("show", job, home=home).out
+    stopped = run_cli("down", home=home, timeout_s=120)
+    assert (stopped.code, stopped.out) == (0, "stopped\n"), stopped
+    assert ("1 job runs" in stopped.err, job in stopped.err) == (True, True), stopped
+    gone = run_cli("doctor", home=home)
+    assert (gone.code, "no platform runs" in gone.out) == (1, True), gone
+
+
+def test_down_asks_at_a_terminal_and_heeds_no(home: Path) -> None:
+    import pty
+
+    ports = free_ports(2)
+    flags = ("--no-sample", "--port", str(ports[0]), "--set", f"agents.port={ports[1]}")
+    assert run_cli("up", *flags, home=home, timeout_s=90).code == 0
+    run_cli("submit", "--", "sleep", "600", home=home)
+    eventually(lambda: "RUNNING" in run_cli("jobs", home=home).out, "the job's start")
+    terminal, end = pty.openpty()
+    asking = subprocess.Popen(
+        [sys.executable, "-m", "ares", "down"], env=environment(home), stdin=end, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    os.write(terminal, b"n\n")
+    out, _ = asking.communicate(timeout=60)
+    os.close(terminal)
+    os.close(end)
+    assert (asking.returncode, "Stop Ares now?" in out, "nothing was stopped" in out) == (1, True, True), out
+    assert run_cli("jobs", home=home).code == 0
+
+
+def test_efficiency_of_a_job_and_of_an_array(shared: Platform) -> None:
+    done = shared.cli("submit", "--name", "used", "--wait", "--array", "0-1", "--memory", "1G", "--", "true")
+    assert done.code == 0, done
+    array = shared.cli("jobs", "--name", "used", "-o", "name").out.strip()
+    (found,) = json.loads(shared.cli("eff", array, "-o", "json").out)["jobs"]
+    assert (found["tasks"], found["measured"], found["memory"]["askedMib"]) == (2, 2, 1024)
+    said = shared.cli("eff", f"{array}_0")
+    assert (said.code, "RESOURCE" in said.out, "memory" in said.out) == (0, True, True), said
+    missing = shared.cli("eff", "0" * 16)
+    assert (missing.code, "no such thing" in missing.err) == (1, True), missing
+
+
+def test_merged_output_goes_on_after_the_server_was_killed(platform: Platform) -> None:
+    """No line is lost, and none comes twice, though every stream was cut."""
+    server = platform.server()
+    platform.agent("node-a")
+    lines = "n=0; while [ $n -lt 80 ]; do echo line $n; n=$((n+1)); sleep 0.1; done"
+    array = platform.cli(
+        "submit", "--array", "0-2", "--cpus", "100m", "-o", "name", "--", "sh", "-c", lines
+    ).out.strip()
+    following = follow(platform, "logs", "-f", array)
+    assert following.stdout is not None
+    first = [following.stdout.readline() for _ in range(10)]
+    assert all(first), "it ended early"
+    server.kill()
+    platform.server()
+    with following:
+        # Not by `communicate`, which leaves out what the file object had read ahead.
+        shown = [line.rstrip("\n") for line in (*first, *following.stdout)]
+    assert following.returncode == 0
+    kept = platform.cli("logs", array).out.splitlines()
+    assert sorted(shown) == sorted(kept), "what was followed is what was kept"
+    assert sorted(shown) == sorted(f"_{task} | line {n}" for task in range(3) for n in range(80))
+    for task in range(3):
+        own = [line for line in shown if line.startswith(f"_{task} ")]
+        assert own == [f"_{task} | line {n}" for n in range(80)], "in their order"

@@ -1,0 +1,84 @@
+"""Histories of jobs that wait for jobs."""
+
+from tests.unit.check.invariants.case import case, running
+from tests.unit.check.invariants.forge import Forge
+
+
+@case("E19", quiet=False)
+def released_before_its_parent_succeeded(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.wait("w1", needs=[{"job": "j1"}])
+    if not wrong:
+        forge.succeed("j1")
+    forge.ready("w1")
+
+
+@case("E19", quiet=False)
+def released_by_too_few(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    running(forge, "j2", "n2")
+    forge.wait("w1", needs=[{"of": [{"job": "j1"}, {"job": "j2"}], "k": 2 if wrong else 1}])
+    forge.succeed("j1")
+    forge.ready("w1")
+
+
+@case("E19", quiet=False)
+def decided_a_second_time(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.wait("w1", {"heldBy": "ann"}, needs=[{"job": "j1"}])
+    forge.succeed("j1")
+    forge.ready("w1", phase="WAITING")
+    if wrong:
+        forge.ready("w1", phase="WAITING")
+    forge.step("w1", "unheld", phase="PENDING", heldBy="")
+
+
+@case("E19", quiet=False)
+def skipped_while_it_could_still_happen(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.wait("w1", needs=[{"job": "j1"}])
+    if not wrong:
+        forge.cancel("j1")
+    forge.unmet("w1")
+
+
+@case("E19", quiet=False)
+def given_up_too_early(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.wait("w1", needs=[{"job": "j1"}], needsTimeout={"afterS": 10.0, "then": "skip"})
+    forge.after(5.0 if wrong else 11.0).unmet("w1")
+
+
+@case("E19", quiet=False)
+def queued_while_a_person_holds_it(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.wait("w1", {"heldBy": "ann"}, needs=[{"job": "j1"}])
+    forge.succeed("j1")
+    forge.ready("w1", heldBy="ann" if wrong else "")
+
+
+@case("E19", quiet=False)
+def made_to_wait_for_a_job_that_is_not_kept(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.wait("w1", needs=[{"job": "gone" if wrong else "j1"}])
+
+
+@case("E19", quiet=False)
+def released_before_its_workflow_is_whole(forge: Forge, wrong: bool) -> None:
+    forge.flow("f1", whole=False)
+    forge.wait("w1", {"flow": "f1"})
+    if not wrong:
+        forge.flow("f1", whole=True)
+    forge.ready("w1")
+
+
+@case("E19", quiet=False)
+def the_last_job_does_not_wait_for_the_others(forge: Forge, wrong: bool) -> None:
+    forge.flow("f1", whole=False)
+    forge.wait("w1", {"flow": "f1"})
+    forge.wait("w2", {"flow": "f1", "isFinally": True})
+    forge.flow("f1", whole=True)
+    forge.ready("w1")
+    if not wrong:
+        forge.cancel("w1")
+    forge.ready("w2")

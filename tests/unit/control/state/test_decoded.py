@@ -1,0 +1,45 @@
+"""Records of jobs as objects: what this process wrote is not decoded, and like specifications share one object."""
+
+import msgspec
+
+from ares.control.state.decoded import DecodedJobs
+from ares.core.lifecycle.graph import begin
+from ares.core.lifecycle.inputs import Context
+from ares.model.job import JobSpec, Resources
+from ares.model.state import JobState
+
+encode = msgspec.json.Encoder().encode
+SPEC = JobSpec(command=("true",), labels={"a": "b"}, resources=Resources(gpus=2), time_limit_s=60.0)
+
+
+def new_job() -> JobState:
+    return begin(
+        id="0123456789abcdef", tenant="acme", spec=SPEC, name="train", submitted_by="ann", trace="0" * 55,
+        context=Context(now=1.8e9, jitter=0.0, epoch=1), request_id="r1",
+    ).state  # fmt: skip
+
+
+def test_state_that_was_written_comes_back_as_the_object_it_was_made_from() -> None:
+    decoded, state = DecodedJobs(), new_job()
+    raw = encode(state)
+    decoded.expect(state, raw, SPEC, encode(SPEC), "any")
+    assert decoded.state(bytes(bytearray(raw))) is state
+    again = decoded.state(raw)
+    assert again is not state
+    assert again == state
+
+
+def test_like_specifications_share_one_object_and_go_by_their_tenant() -> None:
+    decoded, raw = DecodedJobs(), encode(SPEC)
+    decoded.expect(new_job(), b"1", SPEC, raw, "any")
+    decoded.expect(new_job(), b"2", msgspec.structs.replace(SPEC), bytes(bytearray(raw)), "any")
+    assert decoded.spec(raw, "any") is SPEC
+    assert decoded.spec(raw, "sandbox").isolation == "sandbox"
+    assert DecodedJobs().spec(raw, "any") == SPEC
+
+
+def test_states_that_are_never_written_do_not_pile_up() -> None:
+    decoded, state = DecodedJobs(), new_job()
+    for number in range(20_000):
+        decoded.expect(state, str(number).encode(), SPEC, b"{}", "any")
+    assert len(decoded._expected) <= 8192  # pyright: ignore[reportPrivateUsage]
