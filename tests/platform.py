@@ -9,16 +9,19 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Literal, Self, TypeVar
+from unittest import mock
 
 import msgspec
 
 from ares.adapters.clocks import SystemClock
 from ares.adapters.store.open import open_store
 from ares.core import keys
+from ares.edge.client import addresses
 from ares.edge.client.errors import AresError
 from ares.edge.client.retry import Retry
 from ares.edge.client.sync import Client
@@ -169,6 +172,13 @@ class Server(Process):
         return json.loads(file.read_text()).get("token", "") if file.exists() else ""
 
 
+@contextmanager
+def asking_first() -> Iterator[None]:
+    """Clients made meanwhile begin with the first of their addresses: a test says which replica it means."""
+    with mock.patch.object(addresses, "choice", lambda urls: urls[0]):
+        yield
+
+
 class Platform:
     """Everything in one directory, on free ports, ended when the block is left."""
 
@@ -265,8 +275,8 @@ class Platform:
         return agent
 
     def _agent_command(self, name: str, gpus: int, servers: Sequence[str]) -> list[str]:
-        addresses = servers or [f"127.0.0.1:{port}" for _, port in self._ports[: max(len(self.servers), 1)]]
-        reach = [part for address in addresses for part in ("--server", address)]
+        reached = servers or [f"127.0.0.1:{port}" for _, port in self._ports[: max(len(self.servers), 1)]]
+        reach = [part for address in reached for part in ("--server", address)]
         settings = [f"--set={name}={value}" for name, value in self.lent.items()]
         return [*ares("agent"), "--name", name, "--mock-gpu", str(gpus), *reach, *settings]
 
@@ -289,7 +299,8 @@ class Platform:
     ) -> Client:
         """A client of one replica, of the first that is alive, or of what stands at `url`."""
         chosen = next((n for n, s in self.servers.items() if s.alive), 0) if number is None else number
-        client = Client(url or self.servers[chosen].url, token or self._token, retry=retry, timeout_s=timeout_s)
+        with asking_first():
+            client = Client(url or self.servers[chosen].url, token or self._token, retry=retry, timeout_s=timeout_s)
         self._clients.append(client)
         return client
 
@@ -301,7 +312,8 @@ class Platform:
         """A client that knows every replica, and asks the given one as long as it answers."""
         numbers = (first, *(number for number in self.servers if number != first))
         urls = ",".join(self.servers[number].url for number in numbers)
-        client = Client(urls, self._token, retry=PATIENT, timeout_s=10.0)
+        with asking_first():
+            client = Client(urls, self._token, retry=PATIENT, timeout_s=10.0)
         self._clients.append(client)
         return client
 

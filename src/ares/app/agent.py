@@ -135,7 +135,7 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
     if joined is None:
         log.error("agent.not_joined", node=name, fix="make a join token with `ares token join` and pass it by --join")
         return 1
-    link = GrpcLink(config.node.servers, joined.proof)
+    link = GrpcLink(config.node.servers, joined.proof, node=name)
     agent = Agent(
         info=info,
         link=link,

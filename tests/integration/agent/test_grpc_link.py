@@ -2,12 +2,13 @@
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
 from ares.adapters.clocks import SystemClock, SystemRng
-from ares.adapters.links.grpc import GrpcLink
+from ares.adapters.links.grpc import GrpcLink, spread
 from ares.adapters.store.memory.store import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.control.access.machines import MachineAuthority
@@ -174,3 +175,16 @@ async def test_connecting_again_is_a_new_connection_whatever_became_of_the_old_o
         async with asyncio.timeout(20):
             assert await anext(second.frames())
         await second.close()
+
+
+def test_nodes_spread_over_the_replicas_and_those_of_a_lost_one_over_the_others() -> None:
+    servers, nodes = ("10.0.0.1:8643", "10.0.0.2:8643", "10.0.0.3:8643"), [f"node-{n}" for n in range(300)]
+    orders = {node: spread(servers, node) for node in nodes}
+    assert all(sorted(order) == sorted(servers) for order in orders.values())
+    assert min(Counter(order[0] for order in orders.values()).values()) > 70
+    lost = Counter(order[1] for order in orders.values() if order[0] == servers[0])
+    assert min(lost[server] for server in servers[1:]) > 25
+    # What is left of the list gives the other nodes the replica they have.
+    for node, order in orders.items():
+        if order[0] != servers[0]:
+            assert spread(servers[1:], node)[0] == order[0]

@@ -1,6 +1,7 @@
 """The agent's end of the gRPC stream. Messages are MessagePack of `model.link`, not protobuf."""
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -64,14 +65,23 @@ _REFUSALS: Final = frozenset(
 )
 
 
-class GrpcLink:
-    """`ports.link.Link` over one or several control-plane addresses, tried in turn."""
+def spread(addresses: Sequence[str], node: str) -> tuple[str, ...]:
+    """The order in which a node tries them: by a digest of both, so that one address more or less moves few nodes."""
+    return tuple(sorted(addresses, key=lambda address: hashlib.sha256(f"{node}\0{address}".encode()).digest()))
 
-    def __init__(self, addresses: Sequence[str], proof: Proof | None = None) -> None:
-        """Without a proof the link has no TLS, and may only stay on this machine."""
+
+class GrpcLink:
+    """`ports.link.Link` over one or several control-plane addresses, tried in turn.
+
+    Each node has an order of its own, so that the nodes spread over the replicas, and those of a lost replica over
+    the others, without a load balancer.
+    """
+
+    def __init__(self, addresses: Sequence[str], proof: Proof | None = None, *, node: str = "") -> None:
+        """Without a proof the link has no TLS, and may only stay on this machine. Without a node: as they are given."""
         if not addresses:
             raise ValueError("an agent needs at least one control-plane address, host:port")
-        self._addresses = tuple(addresses)
+        self._addresses = spread(addresses, node) if node else tuple(addresses)
         self._turn = 0
         self._proof = proof
         self._credentials = None if proof is None else _credentials(proof)

@@ -1,5 +1,7 @@
 """Which replica to ask: any of them serves, so a client goes on with the next one when one is gone."""
 
+from random import choice
+
 from ares.edge.client.calls.calls import Reply
 from ares.edge.client.steps import Broken
 
@@ -11,7 +13,8 @@ class Addresses:
 
     def __init__(self, urls: tuple[str, ...]) -> None:
         self._urls = urls
-        self.current = urls[0]
+        # By chance: the clients of a platform spread over its replicas without a load balancer.
+        self.current = choice(urls)
 
     def order(self) -> tuple[str, ...]:
         """All of them, beginning with the current one."""

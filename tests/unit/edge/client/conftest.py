@@ -3,8 +3,16 @@ from typing import Any
 
 import pytest
 
+from tests.platform import asking_first
 from tests.unit.edge.client.both import drain_async, drain_sync
 from tests.unit.edge.client.stub import Stub
+
+
+@pytest.fixture(autouse=True)
+def first_is_first() -> Iterator[None]:
+    """Tests of failover say which address is asked first; elsewhere chance does."""
+    with asking_first():
+        yield
 
 
 @pytest.fixture

@@ -1,13 +1,15 @@
 """Several addresses: a client goes on with another replica when the one it talks to is gone."""
 
 import itertools
+import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from ares.edge.client import errors
+from ares.edge.client import addresses, errors
 from ares.edge.client.addresses import Addresses, Tour
 from ares.edge.client.steps import Broken
 from ares.edge.client.sync import Client
@@ -233,3 +235,11 @@ def test_flows_that_lose_one_replica_together_leave_it_once() -> None:
     for tour in tours:
         assert tour.failed(Broken("connect", "refused"))
     assert Tour(addresses).next() == "http://b"
+
+
+def test_clients_begin_at_any_of_the_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "choice", random.Random(7).choice)
+    urls = ("http://a", "http://b", "http://c")
+    first = Counter(Addresses(urls).current for _ in range(300))
+    assert set(first) == set(urls)
+    assert min(first.values()) > 70
