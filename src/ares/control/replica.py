@@ -148,7 +148,7 @@ class Replica:
         reasons = WaitingReasons(view, self.flow_index, clock)
         self.jobs = Jobs(
             store, view, self.transitions, self.submit, self.expanding, planner, self.deadlines, reasons, self._cursors,
-            clock,
+            clock, self._growth,
         )  # fmt: skip
         self.steering = Steering(
             view, Records(store, view), self.jobs.listing, self.transitions, self.updates, self.expanding
@@ -190,9 +190,7 @@ class Replica:
         self.monitor = Monitor(view, transitions, clock, telemetry, terms.timing)
         self.quarantine = Quarantine(store, view, clock, self.alerts)
         self.monitor.noted = self.quarantine.note
-        self.requeue = Requeue(
-            view, transitions, clock, self.alerts, terms.retries_per_minute, OomGrowth(view, self.updates).grow
-        )
+        self.requeue = Requeue(view, transitions, clock, self.alerts, terms.retries_per_minute, self._growth.grow)
         self.releases = Releases(view, self.flow_index, transitions, clock)
         self.settling = Settling(store, clock, terms.timing, terms.epoch)
         self.schedule = SchedulerLoop(
@@ -240,12 +238,15 @@ class Replica:
         )  # fmt: skip
         self.expanding = Expanding(store, view, terms.epoch)
         self.updates = Updates(view, self.transitions, drafting, deadlines, admissions, clock)
+        self._growth = OomGrowth(view, self.updates)
         self.projects = Projects(ports.projects, telemetry, terms.project_bytes_max)
         submit = Submit(
             store, writer, view, deadlines, drafting, self.expanding, admissions, self.projects, self.alerts, telemetry
         )
         self.flow_index = FlowIndex(view)
-        flows = FlowSubmission(store, view, submit, drafting, self.expanding, clock, ports.rng, telemetry, terms.epoch)
+        flows = FlowSubmission(
+            store, view, submit, drafting, self.expanding, self.projects, clock, ports.rng, telemetry, terms.epoch
+        )
         self.workflows = Workflows(store, view, self.flow_index, flows, self.transitions, clock)
         return submit
 

@@ -16,7 +16,7 @@ from ares.core import keys
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.cron import CronRecord
-from ares.ports.store import Put, StoreError, StoreUnavailable
+from ares.ports.store import Delete, Put, StoreError, StoreUnavailable
 from tests.integration.api.world import JOB, ROOT, World
 
 DAILY: dict[str, Any] = {"schedule": "0 3 * * *", "spec": JOB, "zone": "Europe/Berlin"}
@@ -130,6 +130,26 @@ async def test_a_leader_that_died_after_submitting_leaves_one_job(world: World) 
             again = await settled(world, "often")
         moments = {firing.at for firing in (*first.history, *again.history)}
         assert len((await client.get("/v1/jobs")).json()["jobs"]) == len(moments)
+
+
+async def test_a_job_that_was_made_and_not_noted_is_not_overlapped(world: World) -> None:
+    async with world.client() as client:
+        assert (await client.put("/v1/crons/often", json={**EVERY_MINUTE, "missed": "once"})).status_code == 200
+        async with leading(world):
+            await turn_back(world, "often", 300.0)
+            first = (await settled(world, "often")).history[0]
+        # As if it had been made two minutes earlier by a leader that died before it noted the job.
+        at, earlier = (keys.request("acme", f"cron often {first.at - ago:.0f}") for ago in (0.0, 120.0))
+        kv = await world.store.get(at)
+        assert kv is not None
+        await world.store.txn([], [Put(earlier, kv.value), Delete(at)])
+        await turn_back(world, "often", time.time() - first.at + 180.0, history=(), overlap="forbid")
+        async with leading(world):
+            again = await settled(world, "often", 2)
+        assert [(firing.outcome, firing.job) for firing in again.history[:2]] == [
+            ("fired", first.job), ("overlap", first.job),
+        ]  # fmt: skip
+        assert len((await client.get("/v1/jobs")).json()["jobs"]) == 1
 
 
 async def test_missed_moments_are_skipped_unless_asked_for(world: World) -> None:

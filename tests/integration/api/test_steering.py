@@ -369,6 +369,18 @@ async def test_a_job_that_ran_out_of_memory_gets_more_up_to_the_largest_machine(
 
 
 @pytest.mark.usefixtures("machine")
+async def test_a_person_who_does_not_wait_for_the_backoff_gets_the_memory_too(world: World) -> None:
+    async with world.client() as client:
+        job = await submitted(client, retry={"oomMemoryFactor": 2.0})
+        for has, gets in ((256, 512), (512, 700), (700, 700)):
+            await out_of_memory(world, job, has, world.view.entries[job].state.updates)
+            assert (await client.post(f"/v1/jobs/{job}/retry")).status_code == 200
+            assert (await client.get(f"/v1/jobs/{job}")).json()["spec"]["resources"]["memoryMib"] == gets
+        last = (await ledger(client, job))[-1]
+        assert (last["kind"], "it keeps 700 MiB of memory" in last["reason"]) == ("retry-requested", True)
+
+
+@pytest.mark.usefixtures("machine")
 async def test_growth_that_a_quota_refuses_and_jobs_that_did_not_ask_for_it(world: World) -> None:
     async with world.client() as client, world.client("operator", "ops") as operator:
         limits = {"amounts": {"memory": {"hard": 0.6}}, "threshold": 1.0}

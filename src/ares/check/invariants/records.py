@@ -105,13 +105,14 @@ class Lost(_Record, frozen=True):
 
 
 class Data(_Record, frozen=True):
-    """Of a ledger entry's data, what says which ranks are gone, and by which rule a job left."""
+    """Of a ledger entry's data, what says which ranks are gone, how, and by which rule a job left."""
 
     rank: int | None = None
     # A list of ranks, or of a resize how many.
     ranks: Any = None
     lost: tuple[Lost, ...] = ()
     rule: str = ""
+    failure: str | None = None
 
 
 class Entry(_Record, frozen=True):

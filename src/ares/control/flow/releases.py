@@ -54,6 +54,8 @@ class Releases:
         # By the monotonic clock: when a job's needs are given up, and when any timer is to be looked at.
         self._given_up: dict[str, float] = {}
         self._timers: list[tuple[float, str]] = []
+        # Jobs that stopped waiting since the timers were last gone through.
+        self._left = 0
         self._wake = asyncio.Event()
         self._leading = False
         view.subscribe(self._on_delta)
@@ -136,6 +138,12 @@ class Releases:
             if children is not None and children.pop(job, job) is None and not children:
                 del self._children[parent]
                 self._standings.forget(parent)
+        self._left += 1
+        if 2 * self._left > len(self._timers):
+            # A timeout may be due in a month: what nothing waits for any more is not kept until then.
+            self._timers = [timer for timer in self._timers if timer[1] in self._parents]
+            heapq.heapify(self._timers)
+            self._left = 0
 
     def _arm(self, due: float, job: str) -> None:
         heapq.heappush(self._timers, (due, job))
@@ -158,7 +166,7 @@ class Releases:
 
     def _clear(self) -> None:
         self._children, self._parents, self._changed = {}, {}, {}
-        self._given_up, self._timers = {}, []
+        self._given_up, self._timers, self._left = {}, [], 0
         self._standings.clear()
 
     async def run(self) -> None:

@@ -21,12 +21,14 @@ from ares.control.state.ids import job_id, numbered_id
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import View
 from ares.control.submit.arrays import Expanding
-from ares.control.submit.draft import AcceptedJob, Checked, Draft, Drafting, SubmitRequest, begin_ops, unacknowledged
+from ares.control.submit.draft import Checked, Draft, Drafting, SubmitRequest, begin_ops, unacknowledged
 from ares.control.submit.estimates import Estimated
 from ares.control.submit.parents import ParentChecks
+from ares.control.submit.projects import Projects
 from ares.control.submit.submit import Submit
 from ares.core import keys
 from ares.core.admit.arrays import throttle
+from ares.core.admit.dedup import New, Replayed, resolve
 from ares.core.lifecycle.graph import begin
 from ares.core.lifecycle.inputs import Context
 from ares.core.needs.workflow import arranged, renamed
@@ -93,6 +95,7 @@ class FlowSubmission:
         submit: Submit,
         drafting: Drafting,
         expanding: Expanding,
+        projects: Projects,
         clock: Clock,
         rng: Rng,
         telemetry: Telemetry,
@@ -103,6 +106,7 @@ class FlowSubmission:
         self._submit = submit
         self._drafting = drafting
         self._expanding = expanding
+        self._projects = projects
         self._clock = clock
         self._rng = rng
         self._telemetry = telemetry
@@ -111,28 +115,24 @@ class FlowSubmission:
         self._encode = msgspec.json.Encoder().encode
 
     async def submit(self, who: Principal, request: FlowRequest) -> AcceptedFlow | Refusal:
-        # 1. Check the whole, then each job by the rules and by policies.
+        # 1. Check the whole. What was taken in before is not judged again: there is room for it, and it was allowed.
         workflow = arranged(request.jobs)
         if isinstance(workflow, Refusal):
             return workflow
-        outside = await self._outside(who, workflow.outside)
-        if isinstance(outside, Refusal):
-            return outside
-        checked = await self._checked(who, request)
+        before = await self._taken(who, request)
+        if isinstance(before, Refusal):
+            return before
+        if before is not None and before.whole:
+            return AcceptedFlow(flow=before, ids=_ids(before, request), replayed=True)
+
+        # 2. Check each job by the rules and by policies. Write the header under the request id, if all of it has room.
+        checked = await self._checked(who, request, taken=before is not None)
         if isinstance(checked, Refusal):
             return checked
-
-        # 2. Write the header under the request id, if there is room for all of it.
-        flow_id = job_id(self._rng, self._clock.wall())
-        draft, header = self._header(who, request, checked, outside, flow_id)
-        claimed = await self._submit.claim(who.tenant, draft)
-        if isinstance(claimed, Refusal):
-            return claimed
-        header = header if claimed.job == flow_id else await self._known(who, claimed)
+        header = before or await self._claim(who, request, checked, workflow.outside)
         if isinstance(header, Refusal):
             return header
-        # By name: the digest does not know in which order a client sends its jobs, and nor do their ids.
-        ids = {name: numbered_id(header.id, number) for number, name in enumerate(sorted(request.jobs))}
+        ids = _ids(header, request)
         if header.whole:
             return AcceptedFlow(flow=header, ids=ids, replayed=True)
 
@@ -144,10 +144,27 @@ class FlowSubmission:
         try:
             done = await self._write(header, jobs)
         except StoreError:
-            return unacknowledged(draft.request)
+            return _unacknowledged(request)
         if isinstance(done, Refusal):
             return done
-        return AcceptedFlow(flow=done, ids=ids, replayed=claimed.replayed)
+        return AcceptedFlow(flow=done, ids=ids, replayed=before is not None)
+
+    async def _taken(self, who: Principal, request: FlowRequest) -> FlowRecord | Refusal | None:
+        """The workflow that the request id made before; None when it made none yet."""
+        if request.request_id is None:
+            return None
+        try:
+            kv = await self._store.get(keys.request(who.tenant, request.request_id))
+            seen = None if kv is None else msgspec.json.decode(kv.value, type=RequestRecord)
+            match resolve(seen, _digest(request)):
+                case Replayed(job=flow_id):
+                    return await self._known(who, flow_id)
+                case Refusal() as conflict:
+                    return conflict
+                case New():
+                    return None
+        except StoreError:
+            return _unacknowledged(request)
 
     # ---- checking
 
@@ -158,9 +175,9 @@ class FlowSubmission:
         return self._parents.of_all(who.tenant, parents)
 
     async def _checked(
-        self, who: Principal, request: FlowRequest
+        self, who: Principal, request: FlowRequest, *, taken: bool
     ) -> dict[str, tuple[JobSpec, Estimated, int | None]] | Refusal:
-        """Each job as it will be kept. The first that is refused refuses all."""
+        """Each job as it will be kept. The first that is refused refuses all; of what was taken before, none is."""
         found: dict[str, tuple[JobSpec, Estimated, int | None]] = {}
         tasks, teams = 0, set[str | None]()
         for place, (name, spec) in enumerate(request.jobs.items()):
@@ -168,12 +185,13 @@ class FlowSubmission:
                 await breathe()
             named = spec if spec.name == name else replace(spec, name=name)
             checked = self._drafting.check(who, SubmitRequest(spec=named), in_flow=True)
+            if not isinstance(checked, Refusal) and taken:
+                checked = checked._replace(no=None)
             kept = checked if isinstance(checked, Refusal) else self._drafting.kept(checked)
             if isinstance(kept, Refusal) or isinstance(checked, Refusal):
                 no = kept if isinstance(kept, Refusal) else checked
                 assert isinstance(no, Refusal)
-                path = f"$.jobs.{name}{no.path.removeprefix('$')}"
-                return replace(no, message=f"job {name!r}: {no.message}", path=path)
+                return _of_job(name, no)
             size = len(self._encode(kept[0]))
             if size > VALUE_BYTES_MAX:
                 message = f"job {name!r} takes {size:,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"
@@ -184,9 +202,38 @@ class FlowSubmission:
         if len(teams) > 1:
             message = f"its jobs count for {len(teams)} teams"
             return Refusal(code="flow-invalid", message=message, fix="name one team in all of them, or none")
-        return self._drafting.no_room(who.tenant, tasks) or found
+        if taken:
+            return found
+        return self._drafting.no_room(who.tenant, tasks) or await self._projectless(who, request) or found
+
+    async def _projectless(self, who: Principal, request: FlowRequest) -> Refusal | None:
+        """The first job whose project is not here. From now on each project counts as used."""
+        first = {spec.project: name for name, spec in reversed(request.jobs.items()) if spec.project is not None}
+        for name in reversed(first.values()):
+            no = await self._projects.unknown(who.tenant, request.jobs[name])
+            if no is not None:
+                return _of_job(name, no)
+        return None
 
     # ---- the header
+
+    async def _claim(
+        self,
+        who: Principal,
+        request: FlowRequest,
+        checked: Mapping[str, tuple[JobSpec, Estimated, int | None]],
+        parents: Sequence[str],
+    ) -> FlowRecord | Refusal:
+        """Written, or as another call of the same request wrote it a moment ago."""
+        outside = await self._outside(who, parents)
+        if isinstance(outside, Refusal):
+            return outside
+        flow_id = job_id(self._rng, self._clock.wall())
+        draft, header = self._header(who, request, checked, outside, flow_id)
+        claimed = await self._submit.claim(who.tenant, draft)
+        if isinstance(claimed, Refusal):
+            return claimed
+        return header if claimed.job == flow_id else await self._known(who, claimed.job)
 
     def _header(
         self,
@@ -202,7 +249,7 @@ class FlowSubmission:
         specs = [spec for spec, _, _ in checked.values()]
         # No client's id may have a space in it, so this one cannot be taken.
         request_id = request.request_id or f"flow {flow_id}"
-        digest = hashlib.sha256(_CANONICAL.encode((request.name, request.jobs))).hexdigest()
+        digest = _digest(request)
         record = FlowRecord(
             id=flow_id, tenant=who.tenant, name=request.name, jobs=len(checked),
             tasks=sum(tasks or 1 for _, _, tasks in checked.values()), submitted_by=who.subject,
@@ -231,9 +278,9 @@ class FlowSubmission:
         )  # fmt: skip
         return draft, record
 
-    async def _known(self, who: Principal, claimed: AcceptedJob) -> FlowRecord | Refusal:
+    async def _known(self, who: Principal, flow_id: str) -> FlowRecord | Refusal:
         """The workflow that the request id made before."""
-        kv = await self._store.get(keys.flow(who.tenant, claimed.job))
+        kv = await self._store.get(keys.flow(who.tenant, flow_id))
         if kv is None:
             message = "this request id was already used for a job"
             return Refusal(code="request-conflict", message=message, fix="use a new request id for a workflow")
@@ -322,6 +369,25 @@ class FlowSubmission:
         if isinstance(written, Unknown) or await self._store.get(absent[0].key) is None:
             # Only a job that is known to exist may be counted when the workflow is called whole.
             raise StoreUnavailable(f"workflow {record.id}: a job of it is not confirmed")
+
+
+def _digest(request: FlowRequest) -> str:
+    return hashlib.sha256(_CANONICAL.encode((request.name, request.jobs))).hexdigest()
+
+
+def _ids(header: FlowRecord, request: FlowRequest) -> dict[str, str]:
+    """By name: the digest does not know in which order a client sends its jobs, and nor do their ids."""
+    return {name: numbered_id(header.id, number) for number, name in enumerate(sorted(request.jobs))}
+
+
+def _of_job(name: str, no: Refusal) -> Refusal:
+    path = f"$.jobs.{name}{no.path.removeprefix('$')}"
+    return replace(no, message=f"job {name!r}: {no.message}", path=path)
+
+
+def _unacknowledged(request: FlowRequest) -> Refusal:
+    stands_for = next(iter(request.jobs.values()))
+    return unacknowledged(SubmitRequest(spec=stands_for, request_id=request.request_id))
 
 
 def _placed(spec: JobSpec, name: str, ids: Mapping[str, str]) -> JobSpec:

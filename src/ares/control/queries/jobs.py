@@ -16,6 +16,7 @@ from ares.control.state.pacing import LOOKED_AT, breathe
 from ares.control.state.view import View
 from ares.control.submit.arrays import Expanding
 from ares.control.submit.manual_retries import Retries
+from ares.control.submit.oom_growth import OomGrowth
 from ares.control.submit.submit import AcceptedJob, Submit, SubmitRequest
 from ares.core import keys
 from ares.core.access.table import reaches, scope_of
@@ -59,6 +60,7 @@ class Jobs:
         reasons: WaitingReasons,
         cursors: Cursors,
         clock: Clock,
+        growth: OomGrowth,
     ) -> None:
         self._store = store
         self._view = view
@@ -69,6 +71,7 @@ class Jobs:
         self._clock = clock
         self._retries = Retries(store)
         self._deadlines = deadlines
+        self._growth = growth
         self.listing = Listing(store, view, planner, deadlines, reasons, cursors, clock)
 
     # ---- reading
@@ -242,12 +245,19 @@ class Jobs:
         if state.phase not in TERMINAL:
             if request_id and state.phase == "RETRYING":
                 await self._retries.hurry(state, request_id)
-            what = RetryNow(by=who.subject, reason=reason)
+            note = await self._grown(state)
+            what = RetryNow(by=who.subject, reason=reason, note=note)
             (outcome,) = await self._transitions.apply([JobChange(job_id, who.tenant, (what,))])
             return _state_of(outcome)
         if state.phase == "SUCCEEDED":
             return Refusal(code="not-allowed", message=f"job {job_id} SUCCEEDED; submit it again as a new job instead")
         return await self._retry_finished(who, state, reason, request_id)
+
+    async def _grown(self, state: JobState) -> str:
+        """What the ledger says to the memory of the next attempt: as much as it would get after its backoff."""
+        if state.phase != "RETRYING" or state.lingering or state.exit is None or state.exit.failure != "oom":
+            return ""
+        return (await self._growth.grow(state))[1]
 
     async def _retry_finished(
         self, who: Principal, state: JobState, reason: str, request_id: str

@@ -23,6 +23,7 @@ _OPS_PER_TASK = 2
 _LOOK_EVERY_S = 2.0
 # Leave the submitter time to do it itself.
 _PATIENCE_S = 5.0
+_TRIES = 10
 
 
 class Expanding:
@@ -36,13 +37,21 @@ class Expanding:
 
     async def expand(self, array: ArrayRecord) -> None:
         """Creates the tasks that do not exist yet, then marks the array as whole. Safe to repeat."""
+        # The header may change meanwhile: a person throttles the array. What is written goes by what it says then.
+        for _ in range(_TRIES):
+            if await self._expanded(array):
+                return
+        raise StoreUnavailable(f"array {array.id} changed {_TRIES} times while its tasks were written")
+
+    async def _expanded(self, array: ArrayRecord) -> bool:
+        """Whether all its tasks are there; not when its header changed meanwhile."""
         wanted = indices(array.indices)
         assert isinstance(wanted, tuple), f"array {array.id} was admitted with bad indices {array.indices!r}"
         header = await self._store.get(keys.array(array.tenant, array.id))
         kv = await self._store.get(keys.job(array.tenant, array.id))
         if header is None or kv is None or msgspec.json.decode(header.value, type=ArrayRecord).expanded:
             # Another replica made it whole; its tasks may even be forgotten again.
-            return
+            return True
         # A late replica must not bring back tasks that were forgotten.
         unexpanded = Compare(header.key, "mod_revision", header.mod_revision)
         spec = self._view.decode_spec(kv.value)
@@ -52,7 +61,10 @@ class Expanding:
         # As it is in the store: it may have been throttled since it was submitted.
         kept = msgspec.json.decode(header.value, type=ArrayRecord)
         done = msgspec.structs.replace(kept, expanded=True)
-        await self._store.txn([unexpanded], [Put(header.key, self._encode(done))])
+        written = await self._store.txn([unexpanded], [Put(header.key, self._encode(done))])
+        if isinstance(written, Unknown):
+            raise StoreUnavailable(f"array {array.id} is not confirmed to be whole: {written.why}")
+        return written.succeeded
 
     async def _expand_chunk(self, array: ArrayRecord, unexpanded: Compare, spec: JobSpec, chunk: Sequence[int]) -> None:
         begun = [self._begin_task(array, spec, index) for index in chunk]

@@ -11,7 +11,7 @@ from math import inf
 from typing import NamedTuple
 
 import structlog
-from msgspec.json import encode
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from ares.control.access.account_check import AccountCheck
@@ -32,7 +32,7 @@ from ares.core.lifecycle.inputs import Cancel
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.cron import CronFiring, CronRecord, FiringOutcome
-from ares.model.state import TERMINAL
+from ares.model.state import TERMINAL, RequestRecord
 from ares.ports.clock import Clock, happens
 from ares.ports.store import Put, Store, StoreUnavailable
 
@@ -76,6 +76,7 @@ class CronLoop:
         alerts: Alerts,
         clock: Clock,
     ) -> None:
+        self._store = store
         self._records = Records(store, view)
         self._view = view
         self._submit = submit
@@ -85,6 +86,8 @@ class CronLoop:
         self._clock = clock
         self._changed = asyncio.Event()
         self._next: dict[str, _NextLook] = {}
+        # Schedules whose records are known to name every job that was made of them.
+        self._caught_up: set[str] = set()
         view.subscribe(self._on_delta)
 
     def _on_delta(self, delta: Delta) -> None:
@@ -92,6 +95,7 @@ class CronLoop:
             self._changed.set()
 
     async def run(self) -> None:
+        self._caught_up.clear()
         while True:
             self._changed.clear()
             wait_s = await self._round()
@@ -104,6 +108,7 @@ class CronLoop:
         """Fires what is due. Seconds until the next moment of any schedule; None when there is none."""
         crons, waits = self._view.kept.crons, list[float]()
         self._next = {name: known for name, known in self._next.items() if name in crons}
+        self._caught_up &= crons.keys()
         for place, name in enumerate(sorted(crons)):
             if place % LOOKED_AT == LOOKED_AT - 1:
                 await breathe()
@@ -119,14 +124,32 @@ class CronLoop:
 
     async def _look(self, record: CronRecord) -> float:
         """Fires what is due of one schedule; when to look again. What fails here is this schedule's trouble alone."""
+        name = f"{record.tenant}/{record.name}"
         try:
+            record = record if name in self._caught_up else await self._catch_up(record)
+            self._caught_up.add(name)
             return await self._advance(record)
         except StoreUnavailable as error:
+            # A job may be made and not noted.
+            self._caught_up.discard(name)
             log.warning("cron.delayed", tenant=record.tenant, schedule=record.name, error=str(error))
             return self._clock.wall() + _STORE_PAUSE_S
         except Exception as error:
             log.exception("cron.failed", tenant=record.tenant, schedule=record.name, error=str(error))
             return self._clock.wall() + _BROKEN_PAUSE_S
+
+    async def _catch_up(self, record: CronRecord) -> CronRecord:
+        """Notes jobs that were made of it and not noted: the leader died in between. Without them a schedule that
+        forbids overlap would not know of a job that runs."""
+        now = self._clock.wall()
+        names = keys.request(record.tenant, request_id(record.name, 0.0)[:-1])
+        made = await self._store.range(
+            names, after=keys.request(record.tenant, request_id(record.name, considered(record, now)))
+        )
+        for kv in made.kvs:
+            moment, job = float(kv.key.rpartition(" ")[2]), decode(kv.value, type=RequestRecord).job
+            await self._note(record, DueFiring(moment, "fire"), "fired", "", job)
+        return self._view.kept.crons.get(f"{record.tenant}/{record.name}", record) if made.kvs else record
 
     async def _advance(self, record: CronRecord) -> float:
         times, now = times_of(record), self._clock.wall()

@@ -212,6 +212,7 @@ def retry_now(job: Job, what: RetryNow, context: Context) -> Stepped | Refusal:
         return Refusal(code="budget-exhausted", message=message)
     used_up = state.manual_retries + 1
     reason = what.reason or f"manual retry {used_up} of {MANUAL_RETRIES_MAX} by {what.by}"
+    reason = f"{reason}; {what.note}" if what.note else reason
     return _requeue(state, context, UnnumberedEntry("retry-requested", reason, what.by), manual_retries=used_up)
 
 

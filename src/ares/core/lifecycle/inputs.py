@@ -137,10 +137,11 @@ class RetryDue(Record, frozen=True, tag="retry-due"):
 
 
 class RetryNow(Record, frozen=True, tag="retry-now"):
-    """A person does not want to wait for the backoff."""
+    """A person does not want to wait for the backoff. `note` is what there is to say to that."""
 
     by: str
     reason: str = ""
+    note: str = ""
 
 
 class Release(Record, frozen=True, tag="release"):

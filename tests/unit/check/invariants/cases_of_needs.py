@@ -82,3 +82,27 @@ def the_last_job_does_not_wait_for_the_others(forge: Forge, wrong: bool) -> None
     if not wrong:
         forge.cancel("w1")
     forge.ready("w2")
+
+
+@case("E19", quiet=False)
+def a_gang_of_which_one_rank_started_has_not_started(forge: Forge, wrong: bool) -> None:
+    forge.submit("j1", gang={"ranks": 2})
+    forge.bind("j1", "n1", "n2")
+    forge.wait("w1", needs=[{"job": "j1", "on": "start"}])
+    forge.process("j1", 0)
+    forge.step("j1", "rank-started", said={"data": {"rank": 0}}, startedRanks=[0])
+    if not wrong:
+        forge.process("j1", 1)
+        forge.step("j1", "rank-started", "started", said={"data": {"rank": 1}}, phase="RUNNING", startedRanks=[0, 1])
+    forge.ready("w1")
+
+
+@case("E19", quiet=False)
+def an_attempt_that_its_program_ended_has_run(forge: Forge, wrong: bool) -> None:
+    """The report of its start may never come."""
+    forge.submit("j1")
+    forge.bind("j1", "n1")
+    forge.wait("w1", needs=[{"job": "j1", "on": "start"}])
+    forge.process("j1")
+    forge.fail("j1", "staging" if wrong else "exit")
+    forge.ready("w1")

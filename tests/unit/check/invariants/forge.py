@@ -242,7 +242,7 @@ class Forge:
     def _retry(self, job: str, kinds: tuple[str, ...], failure: str, by: str, changes: Record) -> None:
         state = self.states[job]
         used = {**state.get("retries", {}), failure: state.get("retries", {}).get(failure, 0) + 1}
-        said = {"by": by, "fence": fence_text(state["fence"])}
+        said = {"by": by, "fence": fence_text(state["fence"]), "data": {"failure": failure}}
         usual = {"phase": "RETRYING", "fence": raised(state["fence"]), "placements": [], "retries": used}
         self.step(job, *kinds, said=said, **{**usual, **changes})
 

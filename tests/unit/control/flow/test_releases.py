@@ -15,7 +15,7 @@ from ares.control.flow.releases import Releases
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.lifecycle.inputs import Input, NeedsMet, NeedsUnmet
-from ares.model.job import JobSpec, Need
+from ares.model.job import JobSpec, Need, NeedsTimeout
 from ares.model.state import ArrayRecord, JobState, Phase
 from ares.ports.store import Put
 from tests.clocks import ManualClock
@@ -136,3 +136,18 @@ async def test_a_task_that_a_whole_array_does_not_have_is_not_waited_for() -> No
         await scene.put(_array("p", 2), _task("p", 0, "RUNNING"))
         await scene.put(_spec("c", wants), _array("c", 2), _state("c_1", "WAITING", array="c", index=1))
         assert isinstance(scene.decided.last["c_1"], NeedsUnmet)
+
+
+async def test_timers_of_jobs_that_no_longer_wait_are_not_kept_until_they_are_due() -> None:
+    month = NeedsTimeout(after_s=30 * 86_400.0)
+    async with _scene() as scene:
+        await scene.put(_state("p", "RUNNING"))
+        for job in ("a", "b", "c", "d", "e"):
+            await scene.put(_spec(job, spec(needs=(Need(job="p"),), needs_timeout=month)), _state(job, "WAITING"))
+        timers = lambda: {job for _, job in scene.releases._timers}  # noqa: E731 # pyright: ignore[reportPrivateUsage]
+        assert timers() == {"a", "b", "c", "d", "e"}
+        for job in ("a", "b", "c"):
+            await scene.put(_state(job, "CANCELLED", seq=2))
+        assert timers() == {"d", "e"}
+        await scene.clock.advance(31 * 86_400.0)
+        assert {job: type(what) for job, what in scene.decided.last.items()} == {"d": NeedsUnmet, "e": NeedsUnmet}

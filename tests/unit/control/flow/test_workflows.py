@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from ares.api.updates import JobUpdate
 from ares.control.flow.submission import AcceptedFlow, FlowRequest
 from ares.core.refusal import Refusal
 from ares.model.job import JobSpec, Need, Parent
+from ares.model.policy import Policy
+from ares.model.state import JobState
 from tests.agents import ScriptedAgent
-from tests.world import ALICE, BOB, World, spec
+from tests.world import ADMIN, ALICE, BOB, World, spec
 
 
 def _flow(**jobs: JobSpec) -> FlowRequest:
@@ -141,6 +144,66 @@ async def test_the_same_request_is_the_same_workflow() -> None:
         assert other.code == "request-conflict"
 
 
+_NOTHING = Policy(name="nothing", when="true", action="reject", message="nothing more today")
+
+
+async def test_what_was_taken_before_is_not_judged_again() -> None:
+    """A repeated request finds its workflow, whatever room and policies say by now."""
+    async with World(tenant_jobs_max=4) as world:
+        request = FlowRequest(jobs=DIAMOND.jobs, request_id="r1")
+        first = await _submit(world, request)
+        assert (await _submit(world, request)).flow.id == first.flow.id
+        written = await world.one.policies.save(ADMIN, _NOTHING)
+        assert not isinstance(written, Refusal), written
+        assert (await _submit(world, request)).ids == first.ids
+        no = await world.one.workflows.submit(ALICE, FlowRequest(jobs=DIAMOND.jobs, request_id="r2"))
+        assert isinstance(no, Refusal)
+        assert no.code == "policy-rejected"
+
+
+async def test_what_was_taken_in_part_has_its_room_already() -> None:
+    async with World(tenant_jobs_max=70) as world:
+        jobs = {"root": spec()} | {f"j{n}": _after("root") for n in range(60)}
+        request = FlowRequest(jobs=jobs, request_id="r1")
+        world.faults(*[None] * 2, *["refused"] * 3)
+        assert isinstance(await _asked(world, request), Refusal)
+        world.store.faults = type(world.store.faults)()
+        await world.settle()
+        assert 0 < len(world.audit.states) < 61
+        done = await _submit(world, request)
+        assert set(done.ids.values()) == set(world.audit.states)
+
+
+async def test_a_project_that_is_not_here_refuses_the_workflow() -> None:
+    async with World() as world:
+        no = await _refused(world, _flow(a=spec(), b=spec(project="ab" * 32)))
+        assert (no.code, no.path) == ("project-unknown", "$.jobs.b.spec")
+        assert no.message.startswith("job 'b': ")
+
+
+async def test_an_array_throttled_while_it_is_written_is_whole_before_its_workflow_is() -> None:
+    async with World(scheduling=False) as world:
+        wire, struck = world.one.wire, list[str]()
+        write = wire.txn
+
+        async def txn(compares: Any, then: Any, otherwise: Any = ()) -> Any:
+            task = next((op.key for op in then if op.key.endswith("_40")), None)
+            if task is not None and not struck:
+                struck.append(task)
+                await world.one.view.catch_up()
+                (array,) = world.one.view.arrays
+                done = await world.one.steering.update(ALICE, array, JobUpdate(throttle=3))
+                assert isinstance(done, JobState), done
+            return await write(compares, then, otherwise)
+
+        wire.txn = txn  # type: ignore[method-assign]
+        done = await _submit(world, _flow(fold=spec(array="0-99")))
+        assert struck
+        assert len(world.audit.states) == 100
+        array = world.one.view.arrays[done.ids["fold"]]
+        assert (array.expanded, array.throttle) == (True, 3)
+
+
 @pytest.mark.parametrize("fault", ["request_lost", "reply_lost", "refused"])
 @pytest.mark.parametrize("at", range(6))
 async def test_a_submission_that_breaks_off_is_taken_up_again(fault: str, at: int) -> None:
@@ -149,9 +212,8 @@ async def test_a_submission_that_breaks_off_is_taken_up_again(fault: str, at: in
         jobs = {"root": spec()} | {f"j{n}": _after("root") for n in range(60)}
         request = FlowRequest(jobs=jobs, request_id="r1")
         world.faults(*[None] * at, *[fault] * 3)
-        first = await _asked(world, request)
-        if isinstance(first, Refusal):
-            assert first.code == "store-unavailable"
+        while isinstance(no := await _asked(world, request), Refusal):
+            assert no.code == "store-unavailable"
             await world.settle()
             assert {state.phase for state in world.audit.states.values()} <= {"WAITING"}
         done = await _submit(world, request)

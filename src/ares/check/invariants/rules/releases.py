@@ -5,12 +5,14 @@ from typing import Literal
 
 from ares.check.invariants.books import CommittedStep, LedgerBooks
 from ares.check.invariants.history import Ended, Event
-from ares.check.invariants.records import ENDED, Condition, Spec, State
+from ares.check.invariants.records import ENDED, Condition, Entry, Spec, State
 from ares.check.invariants.rule import Rule
 from ares.check.invariants.scene import Scene
 
-# Entries that say that something of a job ran.
-_RAN = frozenset({"started", "rank-started", "rank-exited", "succeeded", "restarted"})
+# Entries that say that a job ran. A rank that started is not its gang: that runs when all ranks do.
+_RAN = frozenset({"started", "succeeded", "restarted"})
+# An attempt that failed so ended by its own program, which ran then.
+_RAN_INTO = frozenset({"exit", "signal", "oom", "time-limit"})
 # A leader's clock may run so much faster than the history's.
 _FAST = 0.9
 
@@ -37,7 +39,8 @@ class Released(Rule):
         if after is None or not step.wrote:
             return
         spec = self.books.spec_of(after)
-        self._ran.update(step.job for entry in step.entries if entry.kind in _RAN)
+        if any(_ran(entry) for entry in step.entries):
+            self._ran.add(step.job)
         if spec is None or not (spec.needs or after.flow is not None):
             return
         if before is None:
@@ -169,6 +172,10 @@ class Released(Rule):
             case _:
                 met = ended
         return "met" if met else "impossible" if ended else "open"
+
+
+def _ran(entry: Entry) -> bool:
+    return entry.kind in _RAN or (entry.kind in ("failed", "retrying") and entry.data.failure in _RAN_INTO)
 
 
 def _named(need: Condition, state: State) -> Iterator[str]:
