@@ -220,9 +220,9 @@ class Capacity:
         table, info, used = self.table, record.info, self._used.get(name) or _NOTHING
         table.cpu_free[row] = info.cpu_milli - used.cpu_milli
         table.memory_free[row] = info.memory_mib - used.memory_mib
-        for gpu in info.gpus:
-            if gpu.index < table.gpus_wide:
-                table.set_gpu_left(row, gpu.index, -1 if gpu.mig else max(0, WHOLE - used.gpus[gpu.index]))
+        gpus = [gpu for gpu in info.gpus if gpu.index < table.gpus_wide]
+        left = [-1 if gpu.mig else max(0, WHOLE - used.gpus[gpu.index]) for gpu in gpus]
+        table.set_gpus_left(row, [gpu.index for gpu in gpus], left)
         for place, numa in enumerate(info.numa):
             table.numa_cpu_free[row, place] = table.numa_cpu[row, place] - used.numa_cpu[numa.index]
             table.numa_memory_free[row, place] = numa.memory_mib - used.numa_memory[numa.index]
@@ -251,10 +251,11 @@ class Capacity:
         table, info = self.table, record.info
         table.cpu_free[row] = info.cpu_milli - used.cpu_milli
         table.memory_free[row] = info.memory_mib - used.memory_mib
-        for gpu in place.gpus:
+        if place.gpus:
             # A node may have come back with fewer GPUs than an attempt on it holds.
-            if gpu < table.gpus_wide and table.gpu_left[row, gpu] >= 0:
-                table.set_gpu_left(row, gpu, max(0, WHOLE - used.gpus[gpu]))
+            left = table.gpu_left[row].tolist()
+            there = [gpu for gpu in place.gpus if gpu < table.gpus_wide and left[gpu] >= 0]
+            table.set_gpus_left(row, there, [max(0, WHOLE - used.gpus[gpu]) for gpu in there])
         if place.numa is not None or place.devices:
             self._set_free(place.node)
         self.evaluations.touch(row)

@@ -1,6 +1,6 @@
 """Nodes as columns: one array per quantity, kept up to date row by row."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -275,15 +275,24 @@ class NodeTable:
             found = self._answer_masks[model, memory_mib]
         return found
 
-    def set_gpu_left(self, row: int, gpu: int, milli: int) -> None:
-        """`milli` is -1 for a GPU that cannot be had."""
-        before = max(0, self.gpu_left.item(row, gpu))
-        self.gpu_left[row, gpu] = milli
-        self.gpu_idle[row] += max(0, milli) - before
-        if milli == WHOLE:
-            self.gpu_whole[row] |= 1 << gpu
-        elif before == WHOLE:
-            self.gpu_whole[row] &= ~(1 << gpu)
+    def set_gpus_left(self, row: int, gpus: Sequence[int], millis: Sequence[int]) -> None:
+        """What is left of some GPUs of a row, each named once; -1 for a GPU that cannot be had."""
+        left = self.gpu_left[row]
+        before, whole, idle = left.tolist(), self.gpu_whole.item(row), self.gpu_idle.item(row)
+        for gpu, milli in zip(gpus, millis, strict=True):
+            had = before[gpu]
+            left[gpu] = milli
+            idle += (milli if milli > 0 else 0) - (had if had > 0 else 0)
+            if milli == WHOLE:
+                whole |= 1 << gpu
+            elif had == WHOLE:
+                whole &= ~(1 << gpu)
+        self.gpu_idle[row], self.gpu_whole[row] = idle, whole
+
+    def give_gpus(self, row: int, gpus: tuple[int, ...], milli: int) -> None:
+        """So much more is left of each of the GPUs; less, where `milli` is negative."""
+        left = self.gpu_left[row].tolist()
+        self.set_gpus_left(row, gpus, [left[gpu] + milli for gpu in gpus])
 
     def free_devices(self, kind: str) -> Ints:
         free = self.devices_free.get(kind)

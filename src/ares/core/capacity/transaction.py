@@ -84,8 +84,8 @@ class Transaction:
         cpu, memory = sign * taken.cpu_milli, sign * taken.memory_mib
         table.cpu_free[row] -= cpu
         table.memory_free[row] -= memory
-        for gpu in taken.gpus:
-            table.set_gpu_left(row, gpu, table.gpu_left.item(row, gpu) - sign * taken.gpu_milli)
+        if taken.gpus:
+            table.give_gpus(row, taken.gpus, -sign * taken.gpu_milli)
         if taken.numa is not None:
             table.numa_cpu_free[row, taken.numa] -= cpu
             table.numa_memory_free[row, taken.numa] -= memory

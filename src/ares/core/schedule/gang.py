@@ -8,7 +8,7 @@ from ares.core.ask import Ask
 from ares.core.capacity.fit import NO, Evaluation, Evaluations
 from ares.core.capacity.node_table import Floats, Ints, NodeTable
 from ares.core.capacity.power import needed
-from ares.core.capacity.transaction import Allocation, Transaction, fit
+from ares.core.capacity.transaction import Allocation, Transaction, alike, fit, fit_each
 from ares.model.job import RANKS_MAX
 
 # Levels of the topology at which a domain for a gang is looked for, the tightest first. "cluster" is all nodes.
@@ -148,9 +148,12 @@ def _fill(
     evaluations: Evaluations, txn: Transaction, found: Evaluation, domain: Domain, ranks: int
 ) -> list[Allocation] | None:
     assert found.room is not None, "a gang's evaluation counts ranks"
+    picked = pick_nodes(domain.rows, domain.each, found.score[domain.rows], ranks)
+    if len(picked) > 1 and alike(found.ask):
+        return _fill_each(evaluations.table, txn, found.ask, picked)
     checkpoint = txn.checkpoint()
     taken: list[Allocation] = []
-    for row, count in pick_nodes(domain.rows, domain.each, found.score[domain.rows], ranks):
+    for row, count in picked:
         for _ in range(count):
             allocation = fit(evaluations.table, found.ask, row)
             if allocation is None:
@@ -159,6 +162,17 @@ def _fill(
             txn.take(allocation)
             taken.append(allocation)
     return taken
+
+
+def _fill_each(table: NodeTable, txn: Transaction, ask: Ask, picked: list[tuple[int, int]]) -> list[Allocation]:
+    """One more rank on every node that gets one, until all are taken. What was counted as room is there."""
+    by_row: dict[int, list[Allocation]] = {row: [] for row, _ in picked}
+    for deep in range(max(count for _, count in picked)):
+        taken, each = fit_each(table, ask, np.array([row for row, count in picked if count > deep], np.int64))
+        txn.take_each(each)
+        for allocation in taken:
+            by_row[allocation.row].append(allocation)
+    return [allocation for row, _ in picked for allocation in by_row[row]]
 
 
 def _in_nvlink_domain(

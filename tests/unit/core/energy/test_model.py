@@ -119,6 +119,6 @@ def test_a_node_draws_its_jobs_watts_and_the_idle_watts_of_the_rest() -> None:
     table.put(0, record, pool)
     table.cpu_free[0] = 64_000 - 5000
     for gpu, left in enumerate((0, 750, 1000)):
-        table.set_gpu_left(0, gpu, left)
+        table.set_gpus_left(0, (gpu,), (left,))
     idle = 55.0 * (0 + 0.75 + 1)
     assert draw_of_pools(table) == {"default": pytest.approx(sum(drawn(power, one) for one in jobs) / MICRO + idle)}

@@ -72,7 +72,7 @@ def table(*nodes: Node) -> NodeTable:
         made.cpu_free[row] = info.cpu_milli - one.cpu_used
         made.memory_free[row] = info.memory_mib - one.memory_used
         for gpu in info.gpus:
-            made.set_gpu_left(row, gpu.index, -1 if gpu.mig else 1000 - one.gpus_used.get(gpu.index, 0))
+            made.set_gpus_left(row, (gpu.index,), (-1 if gpu.mig else 1000 - one.gpus_used.get(gpu.index, 0),))
         for kind in info.devices:
             made.set_devices_taken(row, kind, (1 << one.devices_used.get(kind, 0)) - 1)
         for place, _ in enumerate(info.numa):
