@@ -19,6 +19,17 @@ class Pin(msgspec.Struct, frozen=True, gc=False):
     required: bool
 
 
+class ImageFiles(msgspec.Struct, frozen=True, gc=False):
+    """The image that an attempt runs in, unpacked on this node."""
+
+    # Its files, which the attempt cannot change, and an empty directory for what the attempt changes of them.
+    root: str
+    layer: str
+    # Directories in it that are made if it lacks them; empty for none.
+    home: str = ""
+    workdir: str = ""
+
+
 class Launch(msgspec.Struct, frozen=True, gc=False):
     """Everything needed to start one attempt's rank. Output goes to `log_path`, appended.
 
@@ -50,6 +61,8 @@ class Launch(msgspec.Struct, frozen=True, gc=False):
     # The attempt's own directories, in a sandbox the only places it may write to, and the user it runs as.
     folders: tuple[str, ...] = ()
     uid: int | None = None
+    # None: the attempt sees the machine's own files.
+    image: ImageFiles | None = None
 
 
 class Sandbox(msgspec.Struct, frozen=True, gc=False):

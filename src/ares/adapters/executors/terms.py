@@ -23,6 +23,7 @@ _NETWORK: Final = "net-namespace"
 
 
 _COVER: Final = "mount-namespace"
+_IMAGES: Final = frozenset({"images", *BOX})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,15 @@ class SandboxTerms:
     devices: tuple[str, ...] = ()
     # What every attempt may read beside programs, wherever it lies.
     shown: tuple[str, ...] = ()
+    # What attempts in images may read of the machine.
+    in_images: tuple[str, ...] = ()
     # The first user that attempts run as, when each tenant has one of its own.
     uid: int | None = None
 
     def orders(self, folder: str) -> bytes:
         """The settings for the warden, see `supervisor.Orders`."""
         hidden = tuple(os.path.expanduser(path) for path in (*self.hidden, *HIDDEN))
-        terms = (self.own, hidden, self.writable, self.devices, (*programs(), *self.shown))
+        terms = (self.own, hidden, self.writable, self.devices, (*programs(), *self.shown), self.in_images)
         return marshal.dumps((self.level != "any", terms, folder, -1 if self.uid is None else self.uid))
 
 
@@ -74,6 +77,8 @@ def refused(launch: Launch, sandbox: Sandbox) -> str:
         return f"it needs isolation {launch.isolation!r}, and this node offers {sandbox.level!r} by {parts}"
     if launch.network == "none" and _NETWORK not in sandbox.parts:
         return "it is to have no network, and this node cannot make network namespaces"
+    if launch.image is not None and (lacking := _IMAGES - frozenset(sandbox.parts)):
+        return f"it runs in an image, and this node cannot keep it in one: no {', '.join(sorted(lacking))}"
     if launch.uid is not None and OWN_USER not in sandbox.parts:
         return f"it is to run as user {launch.uid}, and this agent cannot become another user: see node.sandbox.uids"
     return ""
@@ -90,28 +95,32 @@ class Cell(NamedTuple):
     offline: bool
     parents: tuple[str, ...]
     uid: int
+    # The image of the only attempt it runs; empty without one.
+    image: tuple[str, ...]
     # Limits that a slot can lower but not raise again.
     final: tuple[int, int, int]
 
     @property
-    def cage(self) -> tuple[bool, bool, bool, bool, tuple[str, ...], int]:
+    def cage(self) -> tuple[bool, bool, bool, bool, tuple[str, ...], int, tuple[str, ...]]:
         """The part for the slot, see `sandbox.Cage`."""
-        return self.sandbox, self.harden, self.cover, self.offline, self.parents, self.uid
+        return self.sandbox, self.harden, self.cover, self.offline, self.parents, self.uid, self.image
 
 
 def cell_of(launch: Launch, terms: SandboxTerms, sandbox: Sandbox) -> Cell:
     """The cell for an attempt: the isolation that the job or the operator asks for, as far as the machine allows."""
     have = frozenset(sandbox.parts)
-    boxed = launch.isolation == "sandbox" or (terms.level == "sandbox" and have >= BOX)
+    image = launch.image
+    boxed = image is not None or launch.isolation == "sandbox" or (terms.level == "sandbox" and have >= BOX)
     cover = _COVER in have
     return Cell(
         owner=launch.owner,
         sandbox=boxed,
         # With any other level every slot is hardened already.
-        harden=terms.level == "any" and launch.isolation != "any",
+        harden=terms.level == "any" and (launch.isolation != "any" or image is not None),
         cover=cover,
         offline=launch.network == "none",
         parents=tuple(dict.fromkeys(os.path.dirname(path) for path in launch.folders)) if cover else (),
         uid=-1 if launch.uid is None else launch.uid,
+        image=() if image is None else (image.root, image.layer, image.home, image.workdir),
         final=(launch.file_bytes_max, launch.processes_max, launch.open_files_max),
     )

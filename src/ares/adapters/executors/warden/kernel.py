@@ -119,6 +119,30 @@ def mount_queues(path: str) -> None:
     _call("mount", b"mqueue", os.fsencode(path), b"mqueue", ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC), None)
 
 
+def mount_layers(path: str, lower: int, upper: str, *, own_users: bool) -> None:
+    """Mounts the directory `lower` read-only, with what is changed kept in `upper`. No setuid bit and no device file in
+    it has any effect. `own_users`: the caller is in a user namespace, where the kernel keeps its notes elsewhere."""
+    # By descriptor: a path may hold commas and colons.
+    place = os.open(upper, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        own = f"/proc/self/fd/{place}"
+        options = f"lowerdir=/proc/self/fd/{lower},upperdir={own}/upper,workdir={own}/work"
+        options += ",userxattr" if own_users else ""
+        flags = ctypes.c_ulong(_MS_NOSUID_NODEV)
+        _call("mount", b"overlay", os.fsencode(path), b"overlay", flags, options.encode())
+    finally:
+        os.close(place)
+
+
+def enter_root(path: str) -> None:
+    """Makes a mount the root of this mount namespace, and leaves the old one for good."""
+    os.chdir(path)
+    _call("pivot_root", b".", b".")
+    # The old root lies over the new one now.
+    _call("umount2", b".", _MNT_DETACH)
+    os.chdir("/")
+
+
 def unmount(path: str) -> None:
     """Unmounts, also a file system in use."""
     _call("umount2", os.fsencode(path), _MNT_DETACH)

@@ -51,6 +51,8 @@ class MountTerms(NamedTuple):
     devices: tuple[str, ...] = ()
     # Programs that jobs may read, also below a directory that is closed to their user.
     shown: tuple[str, ...] = ()
+    # What jobs may read that run in an image, at the same path as on the machine.
+    in_images: tuple[str, ...] = ()
 
 
 class Lent(NamedTuple):
@@ -114,12 +116,12 @@ def protect_kernel() -> None:
 def cover(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
     """Hides Ares' own files, and of `parents` everything that is not lent. User `uid` cannot pass closed directories on
     the way to files that attempts may use, so empty ones replace those. -1: attempts run as the agent's user."""
-    with _made(), contextlib.ExitStack() as stack:
-        shown, lent = _copies(stack, terms.shown), _copies(stack, parents)
+    with made(), contextlib.ExitStack() as stack:
+        shown, lent = copies(stack, terms.shown), copies(stack, parents)
         own = [os.path.realpath(path) for path in terms.own]
         closed = [path for path in map(_closed, (*parents, *terms.shown)) if path] if uid >= 0 else []
         empty = _empty((*closed, *own))
-        fronts = _fronts(lent)
+        fronts = lent_fronts(lent)
         _show(shown, empty)
         # Ares' own files below a program that was just mounted again.
         empty += _empty(path for path in own if _within(path, [path for path, _ in shown]))
@@ -130,10 +132,10 @@ def cover(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
 
 def enclose(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
     """As `cover`, and makes everything else read-only."""
-    with _made(), contextlib.ExitStack() as stack:
-        writable, shown = _copies(stack, terms.writable), _copies(stack, terms.shown)
-        devices, services = _copies(stack, _device_paths(terms.devices)), _copies(stack, _KEPT_IN_RUN)
-        lent = _copies(stack, parents)
+    with made(), contextlib.ExitStack() as stack:
+        writable, shown = copies(stack, terms.writable), copies(stack, terms.shown)
+        devices, services = copies(stack, device_paths(terms.devices)), copies(stack, _KEPT_IN_RUN)
+        lent = copies(stack, parents)
         # Links are resolved while their targets are still visible.
         hidden = [os.path.realpath(path) for path in (*terms.own, *terms.hidden)]
         paths = (*parents, *terms.shown, *(path for path, _ in writable))
@@ -142,7 +144,7 @@ def enclose(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
         kernel.mount_memory(_RUN, "mode=755")
         os.mkdir(_VOID)
         empty = _empty((*closed, *hidden))
-        _furnish(devices)
+        furnish(devices)
         scratch.place()
         for path, tree in services:
             _put(tree, path)
@@ -157,7 +159,7 @@ def enclose(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
             kernel.attach(tree, path)
         # Hidden paths below those that were just mounted over them.
         again = _empty(path for path in hidden if _within(path, [bound for bound, _ in (*writable, *shown)]))
-        fronts = _fronts(lent)
+        fronts = lent_fronts(lent)
         for path in again:
             kernel.read_only(path)
         return MountRoom(fronts, [path for path in hidden if not os.path.isdir(path)], scratch.begun())
@@ -166,14 +168,14 @@ def enclose(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
 def device_groups(terms: MountTerms) -> list[int]:
     """Groups that may use the accelerators. A job that runs as its tenant's user needs to be a member."""
     owners = set[int]()
-    for path in _device_paths(terms.devices):
+    for path in device_paths(terms.devices):
         inside = [f"{path}/{name}" for name in os.listdir(path)] if os.path.isdir(path) else []
         owners |= {os.stat(device).st_gid for device in (path, *inside)}
     return sorted(owners - {0})
 
 
 @contextlib.contextmanager
-def _made() -> Generator[None, None, None]:
+def made() -> Generator[None, None, None]:
     """Runs the block in a mount namespace of its own, with a umask that leaves new directories open to every user."""
     kernel.own_mounts()
     mask = os.umask(0o022)
@@ -212,7 +214,7 @@ def _attach_copy(path: str, place: str) -> None:
         kernel.attach(tree, place)
 
 
-def _fronts(lent: Iterable[tuple[str, int]]) -> dict[str, Lent]:
+def lent_fronts(lent: Iterable[tuple[str, int]]) -> dict[str, Lent]:
     fronts = dict[str, Lent]()
     for path, tree in lent:
         # Mounted again at its path, without the mounts that hide it, then behind an empty directory.
@@ -236,13 +238,13 @@ def _within(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
-def _device_paths(more: Iterable[str]) -> Iterator[str]:
+def device_paths(more: Iterable[str]) -> Iterator[str]:
     yield from (f"/dev/{name}" for name in _DEVICES)
     yield from (f"/dev/{name}" for name in sorted(os.listdir("/dev")) if name.startswith(_ACCELERATORS))
     yield from (path for path in more if os.path.exists(path))
 
 
-def _copies(stack: contextlib.ExitStack, paths: Iterable[str]) -> list[tuple[str, int]]:
+def copies(stack: contextlib.ExitStack, paths: Iterable[str]) -> list[tuple[str, int]]:
     """Copies of the mounts at these paths. Taken before anything is mounted over them."""
     return [(path, stack.enter_context(_copy(path))) for path in paths if os.path.exists(path)]
 
@@ -266,7 +268,7 @@ def _put(tree: int, path: str) -> None:
     kernel.attach(tree, path)
 
 
-def _furnish(devices: list[tuple[str, int]]) -> None:
+def furnish(devices: list[tuple[str, int]]) -> None:
     """Makes a /dev with the usual devices and the accelerators, but no disk."""
     kernel.mount_memory("/dev", "mode=755")
     for name in ("pts", "shm", "mqueue"):

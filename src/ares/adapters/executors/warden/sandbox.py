@@ -1,10 +1,11 @@
 """The sandbox of a slot. Its first attempt names the tenant; the slot then drops privileges for all its attempts."""
 
 import contextlib
+import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ares.adapters.executors.warden import kernel, mounts, privileges, seccomp
+from ares.adapters.executors.warden import image_root, kernel, mounts, privileges, seccomp
 
 
 class Cage(NamedTuple):
@@ -19,6 +20,8 @@ class Cage(NamedTuple):
     # Parents of its attempts' directories, and the user that its attempts run as. -1: the agent's own.
     parents: tuple[str, ...]
     uid: int
+    # The image that its only attempt runs in, see `image_root.ImageRoot`; empty without one.
+    image: tuple[str, ...] = ()
 
 
 def settle(cage: Cage, terms: mounts.MountTerms) -> mounts.MountRoom:
@@ -44,7 +47,7 @@ def _steps(cage: Cage, terms: mounts.MountTerms, rooms: list[mounts.MountRoom]) 
         steps += [
             ("ipc-namespace", lambda: kernel.unshare(kernel.NEWIPC)),
             ("uts-namespace", lambda: kernel.unshare(kernel.NEWUTS)),
-            ("mount-namespace", lambda: rooms.append(mounts.enclose(terms, cage.parents, cage.uid))),
+            ("mount-namespace", lambda: rooms.append(_entered(cage, terms))),
         ]
     elif cage.cover:
         steps.append(("mount-namespace", lambda: rooms.append(mounts.cover(terms, cage.parents, cage.uid))))
@@ -57,6 +60,12 @@ def _steps(cage: Cage, terms: mounts.MountTerms, rooms: list[mounts.MountRoom]) 
     if cage.sandbox:
         steps.append(("seccomp", seccomp.refuse_calls))
     return steps
+
+
+def _entered(cage: Cage, terms: mounts.MountTerms) -> mounts.MountRoom:
+    if cage.image:
+        return image_root.enter(image_root.ImageRoot(*cage.image), terms, cage.parents, cage.uid)
+    return mounts.enclose(terms, cage.parents, cage.uid)
 
 
 def offline() -> None:
@@ -72,6 +81,7 @@ def tried(terms: mounts.MountTerms, folder: str, uid: int, namespaced: bool) -> 
     steps: list[tuple[tuple[str, ...], Callable[[], None]]] = []
     if namespaced:
         steps += [
+            (("images",), lambda: _in_child(lambda: image_root.tried(folder))),
             (("private-proc",), kernel.private_proc),
             (("read-only-kernel",), mounts.protect_kernel),
             (("net-namespace",), offline),
@@ -97,6 +107,19 @@ def tried(terms: mounts.MountTerms, folder: str, uid: int, namespaced: bool) -> 
 def _lent(room: mounts.MountRoom, folders: Sequence[str]) -> None:
     room.lend(folders)
     room.take_back()
+
+
+def _in_child(work: Callable[[], None]) -> None:
+    """Tries what this process could not go on after. Raises OSError when it fails."""
+    if (pid := os.fork()) == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    if os.waitpid(pid, 0)[1]:
+        raise OSError("it failed in a process of its own")
 
 
 def _filtered() -> None:

@@ -143,7 +143,7 @@ class WardenSlot:
         oom_score_adj: int,
         pin: Pin | None,
         folders: list[str],
-        caged: tuple[bool, bool, bool, bool, tuple[str, ...], int],
+        caged: tuple[bool, bool, bool, bool, tuple[str, ...], int, tuple[str, ...]],
     ) -> None:
         if kernel.boottime() >= deadline:
             self._agent.send(b"X")
@@ -190,6 +190,9 @@ class WardenSlot:
 
     def _is_as_before(self, less: sandbox.Cage) -> bool:
         """Whether the slot is clean, so that the next attempt finds it as this one did."""
+        # An image is entered for good.
+        if less.image:
+            return False
         # Another user's processes cannot change anything about the slot.
         kept = less.uid >= 0 or (self._bounds.kept() and self._inherited.kept())
         return kept and self._room.emptied() and not self._limits.spoiled()
