@@ -6,6 +6,7 @@ that jobs of one moment lie side by side and share pages of the store.
 """
 
 import hashlib
+from functools import lru_cache
 
 ID_RANDOM_CHARS = 9
 ID_TIME_CHARS = 7
@@ -235,6 +236,7 @@ def kind_of(key: str) -> str:
     return key if end < 0 else key[: end + 1]
 
 
+@lru_cache(maxsize=4096)
 def job_of(key: str) -> str:
     """The id at the end of a job's or an array's key."""
     base, task, number = key[key.rindex("/") + 1 :].partition("_")
@@ -243,6 +245,8 @@ def job_of(key: str) -> str:
     return f"{base}{task}{number}"
 
 
+# Each change of a job writes several keys with its id.
+@lru_cache(maxsize=4096)
 def _turned(job_id: str) -> str:
     base, task, number = job_id.partition("_")
     if len(base) == ID_RANDOM_CHARS + ID_TIME_CHARS:

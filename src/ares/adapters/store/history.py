@@ -24,6 +24,7 @@ class History:
         self._compacted = revision
         self._revisions: list[int] = []
         self._entries: list[Sequence[StoreChange]] = []
+        self._sizes: list[int] = []
         self._start = 0
         self._count = 0
         self._bytes = 0
@@ -39,7 +40,8 @@ class History:
         self._revisions.append(revision)
         self._entries.append(changes)
         self._count += len(changes)
-        self._bytes += _size(changes)
+        self._sizes.append(_size(changes))
+        self._bytes += self._sizes[-1]
 
     def wake(self) -> None:
         while self._count > self._count_max or self._bytes > self._bytes_max:
@@ -48,7 +50,7 @@ class History:
         while self._is_long() and self._revisions[self._start] < unseen:
             self._drop_oldest()
         if self._start > len(self._entries) // 2:
-            del self._revisions[: self._start], self._entries[: self._start]
+            del self._revisions[: self._start], self._entries[: self._start], self._sizes[: self._start]
             self._start = 0
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
@@ -86,11 +88,11 @@ class History:
                     self._waiting.append(waiter)
                     await waiter
                     continue
-                found = tuple(c for entry in self._entries[first:last] for c in entry if c.kv.key.startswith(prefix))
+                found = [c for entry in self._entries[first:last] for c in entry if c.kv.key.startswith(prefix)]
                 complete = self._revisions[last - 1]
                 self._cursors[me] = wanted = complete + 1
                 if found:
-                    yield Changes(complete, found)
+                    yield Changes(complete, tuple(found))
             raise self._failure
         finally:
             self._cursors.pop(me, None)
@@ -99,13 +101,10 @@ class History:
         changes = self._entries[self._start]
         self._compacted = max(self._compacted, self._revisions[self._start])
         self._count -= len(changes)
-        self._bytes -= _size(changes)
+        self._bytes -= self._sizes[self._start]
         self._entries[self._start] = ()
         self._start += 1
 
 
 def _size(changes: Sequence[StoreChange]) -> int:
-    size = _ENTRY_BYTES * len(changes)
-    for change in changes:
-        size += len(change.kv.value) + len(change.kv.key)
-    return size
+    return _ENTRY_BYTES * len(changes) + sum([len(change.kv.value) + len(change.kv.key) for change in changes])

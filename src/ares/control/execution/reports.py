@@ -73,12 +73,15 @@ class Reports:
                 JobChange(job, said[0].ref.tenant, tuple(what for report in said for what in _inputs(report)))
                 for job, said in now.items()
             ]
-            for said, outcome in zip(now.values(), await self._transitions.apply(changes), strict=True):
-                if isinstance(outcome, Written) and outcome.state.phase != outcome.before.phase:
-                    self._telemetry.count("ares_attempts_total", 1, outcome.state.phase)
+            outcomes = await self._transitions.apply(changes)
+            for said, outcome in zip(now.values(), outcomes, strict=True):
                 for report in said:
                     if _came_late(report, outcome):
                         self.refuse(report)
+            written = [outcome for outcome in outcomes if isinstance(outcome, Written)]
+            moved = [outcome.state.phase for outcome in written if outcome.state.phase != outcome.before.phase]
+            for phase in dict.fromkeys(moved):
+                self._telemetry.count("ares_attempts_total", moved.count(phase), phase)
 
     def refuse(self, report: Report) -> None:
         """Logs a report of an attempt that was revoked before."""

@@ -378,17 +378,21 @@ class Sessions:
             session.report_ready.clear()
             batch, session.reports = session.reports, []
             batch = self._logs.closed(session, await self._uploads.checked(session, batch))
-            for report in batch:
+            allowed = self._allowed(session, batch)
+            for report in batch if len(allowed) < len(batch) else ():
                 if self._rights.is_stale(session, report.ref, report.rank):
                     self._reports.refuse(report)
                 if not self._rights.may_report(session, report.ref, report.rank):
                     self._rights.note(session, "reportAttempt", report.ref, report.rank)
             while batch:
-                allowed = [report for report in batch if self._rights.may_report(session, report.ref, report.rank)]
                 try:
                     await self._reports.commit(allowed)
                     break
                 except StoreError as error:
                     log.warning("reports.delayed", node=session.node, count=len(batch), error=str(error))
                     await self._clock.sleep(_STORE_PAUSE_S)
+                    allowed = self._allowed(session, batch)
             session.acknowledge(batch)
+
+    def _allowed(self, session: AgentSession, batch: list[Report]) -> list[Report]:
+        return [report for report in batch if self._rights.may_report(session, report.ref, report.rank)]

@@ -121,7 +121,9 @@ class Transitions:
         spec = spec or (self._view.spec(entry.state) if entry is not None else None)
         if entry is None or spec is None:
             return None
-        state, ops, refused = entry.state, list[Op](), list[Refusal]()
+        state = entry.state
+        ops: list[Op] = []
+        refused: list[Refusal] = []
         context = Context(now=self._clock.wall(), jitter=self._rng.uniform(), epoch=self.epoch)
         for what in change.inputs:
             stepped = step(Job(spec=spec, state=state), what, context)
@@ -130,6 +132,9 @@ class Transitions:
                 continue
             state = stepped.state
             ops += self._ops(stepped)
+            if state.phase in TERMINAL and not state.lingering:
+                # It holds nothing and is final: whatever else was said of it no longer applies.
+                break
         if state is entry.state:
             return refused[0]
         value, key = self._encode(state), keys.state(state.tenant, state.id)
@@ -185,9 +190,12 @@ class Transitions:
                 self._telemetry.span(name, draft.state.trace, began, ended, attributes)
 
     def _count(self, drafts: Sequence[SteppedDraft]) -> None:
+        moved = [draft.state.phase for draft in drafts if draft.state.phase != draft.entry.state.phase]
+        for phase in dict.fromkeys(moved):
+            self._telemetry.count("ares_jobs_total", moved.count(phase), phase)
         for draft in drafts:
-            if draft.state.phase != draft.entry.state.phase:
-                self._telemetry.count("ares_jobs_total", 1, draft.state.phase)
+            if draft.state.deadline_at is None and draft.state.start_by_at is None:
+                continue
             kept = outcome(draft.state)
             if kept is not None and outcome(draft.entry.state) is None:
                 self._telemetry.count(_DEADLINES[kept], 1, draft.state.sla or "own")

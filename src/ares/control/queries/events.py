@@ -106,12 +106,16 @@ class EventStream:
     def _on_delta(self, delta: Delta) -> None:
         if delta.relisted:
             self._forget()
-        moved: set[str] = set()
+        if not delta.events:
+            return
+        moved: dict[str, deque[KV]] = {}
         for kv in sorted(delta.events, key=_place):
             tenant = _tenant(kv.key)
-            self._ring(tenant).events.append(kv)
+            events = moved.get(tenant)
+            if events is None:
+                events = moved[tenant] = self._ring(tenant).events
+            events.append(kv)
             self._whose.append(tenant)
-            moved.add(tenant)
         while len(self._whose) > _RING_EVENTS:
             ring = self._rings[self._whose.popleft()]
             ring.complete_from = ring.events.popleft().mod_revision
@@ -249,7 +253,7 @@ def _parse(cursor: str) -> _Reader:
 
 
 def _tenant(key: str) -> str:
-    return key.removeprefix(keys.EVENTS).partition("/")[0]
+    return key.split("/", 3)[2]
 
 
 def _revision(kv: KV) -> int:

@@ -198,11 +198,11 @@ class SchedulerLoop:
         if not any(isinstance(outcome, Written) for outcome in outcomes):
             # Every binding was refused: the view is behind, or another replica leads now.
             await self._clock.sleep(_STORE_PAUSE_S)
-        for state, outcome in zip(states, outcomes, strict=True):
-            if isinstance(outcome, Written):
-                self._telemetry.observe("ares_scheduling_latency_seconds", max(0.0, now - state.queued_at))
-                self._telemetry.count("ares_lease_acquisitions_total")
-        return all(isinstance(outcome, Written) for outcome in outcomes)
+        bound = [state for state, outcome in zip(states, outcomes, strict=True) if isinstance(outcome, Written)]
+        for state in bound:
+            self._telemetry.observe("ares_scheduling_latency_seconds", max(0.0, now - state.queued_at))
+        self._telemetry.count("ares_lease_acquisitions_total", len(bound))
+        return len(bound) == len(states)
 
     def _throttle(self, state: JobState) -> tuple[Compare, ...]:
         """Holds as long as the array of a task is throttled as it was when the task was given a place."""

@@ -261,7 +261,6 @@ async def every(writes: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def _size(draft: WriteDraft) -> int:
-    size = sum(2 * len(compare.key) + _COMPARE_BYTES for compare in draft.compares)
-    for op in draft.ops:
-        size += len(op.key) + (len(op.value) if isinstance(op, Put) else 0)
-    return size
+    keys, compared = "".join([op.key for op in draft.ops]), "".join([compare.key for compare in draft.compares])
+    values = sum([len(op.value) for op in draft.ops if isinstance(op, Put)])
+    return len(keys) + values + 2 * len(compared) + _COMPARE_BYTES * len(draft.compares)

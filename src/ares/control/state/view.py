@@ -139,7 +139,8 @@ class View:
     def spec(self, state: JobState) -> JobSpec | None:
         """What the job asks for, while it is live or holds something; of others it is read from the store."""
         raw = self.specs.get(state.array or state.id)
-        return None if raw is None else in_force(self.decode_spec(raw, self.kept.isolation(state.tenant)), state)
+        spec = None if raw is None else self.decoded.spec(raw, self.kept.isolation(state.tenant))
+        return spec if spec is None or state.update is None else in_force(spec, state)
 
     def decode_spec(self, raw: bytes, least: Isolation = "any") -> JobSpec:
         """Equal specifications share one decoded value. `least`: by its tenant."""
@@ -288,20 +289,19 @@ class View:
             insort(self.order.setdefault(state.tenant, []), (create_revision, state.id))
             if state.array is not None:
                 self.by_array.setdefault(state.array, []).append(state.id)
-        entry = StateEntry(state, mod_revision, create_revision)
-        self.entries[state.id] = entry
+        entry = self.entries[state.id] = StateEntry(state, mod_revision, create_revision)
         previous = None if known is None else known.state
         self._index_nodes(previous, state)
         live = self.live.setdefault(state.tenant, set())
         (live.discard if state.phase in TERMINAL else live.add)(state.id)
-        if not spec_wanted(state) and state.array is None:
+        if state.phase in TERMINAL and not state.lingering and state.array is None:
             self.specs.pop(state.id, None)
         delta.states.append((previous, entry))
 
     def _index_nodes(self, before: JobState | None, after: JobState | None) -> None:
         was = () if before is None else held(before)
         now = () if after is None else held(after)
-        if was == now:
+        if was is now or was == now:
             return
         if before is not None:
             for place in was:

@@ -76,8 +76,9 @@ class Submit:
     ) -> list[AcceptedJob | Refusal]:
         """One outcome per request, in order; with `outlooks` it says of those with a deadline whether they meet it."""
         outcomes = await self._submit(who, requests, outlooks)
-        for outcome in outcomes:
-            self._telemetry.count("ares_submissions_total", 1, _label(outcome))
+        labels = [_label(outcome) for outcome in outcomes]
+        for label in dict.fromkeys(labels):
+            self._telemetry.count("ares_submissions_total", labels.count(label), label)
         return outcomes
 
     def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Refusal:

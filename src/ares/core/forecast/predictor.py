@@ -310,10 +310,15 @@ class Predictor:
         self._add(on_model(kind, gpu_model), ran_s)
 
     def _add(self, key: str, value: float) -> None:
-        recent = self._histories.pop(key, None) or RecentValues()
+        # The one that was seen last goes to the end.
+        histories = self._histories
+        recent = histories.pop(key, None)
+        if recent is None:
+            recent = RecentValues()
         recent.add(value)
-        self._histories[key] = recent
-        _forget(self._histories, KINDS_MAX)
+        histories[key] = recent
+        if len(histories) > KINDS_MAX:
+            _forget(histories, KINDS_MAX)
 
     def _spread(self, bucket: str) -> Spread:
         return self._spreads.setdefault(bucket, Spread())

@@ -15,12 +15,12 @@ def holds(state: JobState) -> bool:
 
 def spec_wanted(state: JobState) -> bool:
     """Whether decisions about the job still need its specification."""
-    return state.phase not in TERMINAL or holds(state)
+    return state.phase not in TERMINAL or state.lingering
 
 
 def held(state: JobState) -> tuple[Placement, ...]:
     """The placements in use now: of ranks that run or may still run, also when they were let go."""
-    if not holds(state):
+    if state.phase not in BOUND and not state.lingering:
         return ()
     if not state.ended_ranks and not state.leaving:
         return state.placements

@@ -46,12 +46,15 @@ class _Meter:
     def flow(self, rate: int, at: float, life: float) -> None:
         """`rate` more a second from `at` on."""
         self._forward(at, life)
-        self.value = max(0.0, self.value - rate * life * expm1((at - self.at) / life))
+        if at != self.at:
+            self.value -= rate * life * expm1((at - self.at) / life)
+        self.value = max(0.0, self.value)
         self.rate += rate
 
     def _forward(self, at: float, life: float) -> None:
         if at > self.at:
-            self.value = self.read(at, life)
+            past = (at - self.at) / life
+            self.value = self.value * exp(-past) - self.rate * life * expm1(-past)
             self.at = at
 
 
