@@ -11,6 +11,7 @@ JOB and <id> stand for the job that was submitted last, ARRAY for the array it i
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,6 +73,9 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-def placed(command: str, job: str) -> str:
-    """With the job's id where a reader puts one."""
+def placed(command: str, latest: Callable[[], str]) -> str:
+    """With the id of the latest job where a reader puts one."""
+    if not _PLACE.search(command):
+        return command
+    job = latest()
     return _PLACE.sub(lambda place: job.partition("_")[0] if place[0] == "ARRAY" else job, command)

@@ -14,6 +14,7 @@ from typing import Self
 import pytest
 
 from tests.ports import free_ports
+from tests.warm import Launcher
 
 # A user that every system has and that owns nothing.
 _ORDINARY = 65534
@@ -44,6 +45,10 @@ class Person:
         else:
             python = sys.executable
         self._bin = _environment(self._folder / "venv", python) if self._ordinary else Path(sys.executable).parent
+        self._drop = (
+            ["setpriv", f"--reuid={_ORDINARY}", f"--regid={_ORDINARY}", "--clear-groups"] if self._ordinary else []
+        )
+        self._launcher = Launcher(self._folder, self._bin / "ares", self._drop)
         ports = free_ports(2)
         flags = f"--no-sample --mock-gpu 4 --port {ports[0]} --set agents.port={ports[1]}"
         up = self.run(f"ares up {flags}")
@@ -52,6 +57,7 @@ class Person:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.run("ares down --yes")
+        self._launcher.close()
         if self._ordinary:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -65,12 +71,11 @@ class Person:
             cwd.mkdir()
             self._own(cwd)
         plain = {name: value for name, value in os.environ.items() if not name.startswith("ARES_")}
-        path = f"{self._bin}:{plain.get('PATH', '')}"
+        path = f"{self._launcher.folder}:{self._bin}:{plain.get('PATH', '')}"
         found = {**plain, "HOME": str(self.home), "PATH": path, "ARES_HOME": str(self.home / ".ares"), **(env or {})}
-        drop = ["setpriv", f"--reuid={_ORDINARY}", f"--regid={_ORDINARY}", "--clear-groups"] if self._ordinary else []
         return subprocess.run(
-            [*drop, "sh", "-ec", script], env=found, cwd=cwd, input="", capture_output=True, text=True, timeout=_UP_S,
-            check=False,
+            [*self._drop, "sh", "-ec", script],
+            env=found, cwd=cwd, input="", capture_output=True, text=True, timeout=_UP_S, check=False,
         )  # fmt: skip
 
     def _own(self, folder: Path) -> None:

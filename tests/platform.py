@@ -28,7 +28,7 @@ from ares.edge.client.sync import Client
 from ares.model.node import NodeLease
 from tests.ports import free_ports
 from tests.servers import EtcdServer, die_with_parent
-from tests.warm import Forked, can_begin
+from tests.warm import Forked, can_begin, run_command
 
 T = TypeVar("T")
 StoreKind = Literal["sqlite", "etcd"]
@@ -94,9 +94,9 @@ class Process:
 
     def start(self) -> Self:
         assert not self.alive, f"{self.name} is running already"
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, open(os.devnull, "rb") as nothing:
             if self.warm and can_begin(self._command, self._env):
-                self._process = Forked(self._command, self._env, log.fileno())
+                self._process = Forked(self._command, self._env, (nothing.fileno(), log.fileno(), log.fileno()))
                 return self
             self._process = subprocess.Popen(
                 self._command, env=self._env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -405,12 +405,7 @@ def run_cli(
     *arguments: str, home: Path, text: str | None = None, timeout_s: float = READY_S, at: Path | None = None
 ) -> Run:
     ships = {} if at is None else {"ARES_SHIP": "", "XDG_CACHE_HOME": str(home / "cache")}
-    done = subprocess.run(
-        [sys.executable, "-m", "ares", *arguments], cwd=at,
-        env={**environment(home), **ships}, input=text or "", capture_output=True, text=True, timeout=timeout_s,
-        check=False,
-    )  # fmt: skip
-    return Run(done)
+    return Run(run_command(arguments, {**environment(home), **ships}, text or "", timeout_s, at))
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -1,15 +1,16 @@
-"""Servers and agents that begin with their modules imported: forks of a process that each worker starts once.
+"""Programs that begin with their modules imported: forks of a process that each worker starts once.
 
-Four fifths of what a server costs until it is ready is the import of its modules and the reading of its routes.
-What is forked runs the same command by the same entry point, with an environment, a working directory and files of
-its own. What is seen of it from outside (`/proc/PID/cmdline` and `environ`, its memory) is of the process it was forked
-from: tests of those do without.
+Four fifths of what a server costs until it is ready is the import of its modules and the reading of its routes; of what
+a command costs it is two thirds. What is forked runs the same command by the same entry point, with an environment, a
+working directory and files of its own. What is seen of it from outside (`/proc/PID/cmdline` and `environ`, its memory)
+is of the process it was forked from: tests of those do without, and so do tests of what a command imports.
 """
 
 import atexit
 import ctypes
 import gc
 import json
+import marshal
 import os
 import select
 import signal
@@ -17,11 +18,15 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
+
+from ares.app.main import COMMANDS, PROGRAMS, main
 
 _MODULES = (
     "uvloop",
@@ -32,26 +37,68 @@ _MODULES = (
     "ares.app.config",
     "ares.app.server",
     "ares.app.commands.serve",
+    "ares.edge.client.brief",
+    "ares.edge.client.sync",
 )
 _PROGRAM = (sys.executable, "-m", "ares")
-_COMMANDS = ("server", "agent")
+_SERVERS = ("server", "agent")
+# What people type and what talks to a server; programs of their own start processes and look at how they were begun.
+_COMMANDS = frozenset(name for name, module in COMMANDS.items() if module not in PROGRAMS)
+# Variables that are read when they are needed.
+_READ_LATE = ("ARES_", "XDG_CACHE_HOME")
+# What a pipe holds; more would need a thread that writes.
+_INPUT_MAX = 1 << 16
 _REQUEST_MAX = 1 << 17
 _PR_SET_PDEATHSIG = 1
 
 
 def can_begin(command: Sequence[str], env: Mapping[str, str]) -> bool:
     """Whether it is a program of ours as it is, in an environment that is read when it runs, not when it begins."""
-    ours = tuple(command[:3]) == _PROGRAM and command[3] in _COMMANDS
+    ours = tuple(command[:3]) == _PROGRAM and command[3] in _SERVERS
+    return ours and _reads_late(env)
+
+
+def _reads_late(env: Mapping[str, str]) -> bool:
     others = {name for name, value in env.items() if os.environ.get(name) != value} | (os.environ.keys() - env.keys())
-    return ours and all(name.startswith("ARES_") for name in others)
+    return all(name.startswith(_READ_LATE) for name in others)
+
+
+def run_command(
+    arguments: Sequence[str], env: Mapping[str, str], text: str, timeout_s: float, at: Path | None
+) -> "subprocess.CompletedProcess[str]":
+    """A command of `ares` to its end, as `subprocess.run` would."""
+    command, given = [*_PROGRAM, *arguments], text.encode()
+    if not (arguments and arguments[0] in _COMMANDS and _reads_late(env) and len(given) <= _INPUT_MAX):
+        return subprocess.run(
+            command, cwd=at, env=env, input=text, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    with ExitStack() as files:
+        reads, writes = os.pipe()
+        with os.fdopen(reads, "rb") as typed:
+            with os.fdopen(writes, "wb") as keys:
+                keys.write(given)
+            out, err = (files.enter_context(open(os.memfd_create(name), "rb")) for name in ("out", "err"))
+            running = Forked(command, env, (typed.fileno(), out.fileno(), err.fileno()), at)
+        try:
+            code = running.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait()
+            raise
+        # The command wrote through the same offset.
+        said = [os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode() for file in (out, err)]
+    return subprocess.CompletedProcess(command, code, *said)
 
 
 class Forked:
     """As far as `subprocess.Popen` is needed. Its process is a child of the one that forks."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], log: int) -> None:
-        request = {"arguments": list(command[3:]), "env": dict(env), "folder": str(Path.cwd())}
-        self.pid = _forks().ask(request, [log])
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str], files: tuple[int, int, int], at: Path | None = None
+    ) -> None:
+        """`files`: what it reads, and writes as output and as errors."""
+        request = {"arguments": list(command[3:]), "env": dict(env), "folder": str(at or Path.cwd())}
+        self.pid = _forks().ask(request, files)
         self._gone = os.pidfd_open(self.pid)
         self._code: int | None = None
 
@@ -120,6 +167,52 @@ def _forks() -> _Forks:
     return started
 
 
+# ---- for scripts
+
+# It stands as `ares` in the path of a shell, and imports next to nothing.
+_STAND_IN = """#!{python} -IS
+import _socket, marshal, os, sys
+if sys.argv[1:2] and sys.argv[1] in {commands}:
+    asked = marshal.dumps((sys.argv[1:], os.getcwd(), dict(os.environ)))
+    forks = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    forks.connect({path!r})
+    files = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+    forks.sendmsg([asked], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+    os._exit(int(forks.recv(64) or 1) % 256)
+os.execv({program!r}, [{program!r}, *sys.argv[1:]])
+"""
+
+
+class Launcher:
+    """Commands of a script, forked from a process with the rights of the script. The others begin by themselves."""
+
+    def __init__(self, folder: Path, program: Path, drop: Sequence[str]) -> None:
+        """`program`: the real one; `drop`: ahead of a command that is to have no right of root."""
+        self.folder = folder / "launcher"
+        self.folder.mkdir()
+        self.folder.chmod(0o755)
+        path, python = self.folder / "forks", str(program.parent / "python")
+        stand_in = self.folder / "ares"
+        stand_in.write_text(
+            _STAND_IN.format(python=python, commands=set(_COMMANDS), path=str(path), program=str(program))
+        )
+        stand_in.chmod(0o755)
+        self._end, theirs = socket.socketpair()
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(str(path))
+            path.chmod(0o666)
+            listening.listen()
+            fds = [theirs.fileno(), listening.fileno()]
+            self._process = subprocess.Popen(
+                [*drop, python, "-m", "tests.warm", *map(str, fds)],
+                cwd=Path(__file__).parent.parent, stdin=subprocess.DEVNULL, pass_fds=fds,
+            )  # fmt: skip
+
+    def close(self) -> None:
+        self._end.close()
+        self._process.wait()
+
+
 # ---- the process that forks
 
 
@@ -127,13 +220,13 @@ class _Begun(NamedTuple):
     arguments: list[str]
     env: dict[str, str]
     folder: str
-    log: int
+    files: list[int]
 
 
 def _serve(own: socket.socket) -> _Begun | None:
     """Forks as it is asked. Comes back in what was forked, or with nothing when nobody can ask any more."""
     while True:
-        message, fds, _, _ = socket.recv_fds(own, _REQUEST_MAX, 1)
+        message, fds, _, _ = socket.recv_fds(own, _REQUEST_MAX, 3)
         if not message:
             return None
         request = json.loads(message)
@@ -141,10 +234,47 @@ def _serve(own: socket.socket) -> _Begun | None:
             answer = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         elif (answer := os.fork()) == 0:
             own.close()
-            return _Begun(request["arguments"], request["env"], request["folder"], fds[0])
+            return _Begun(request["arguments"], request["env"], request["folder"], fds)
         else:
-            os.close(fds[0])
+            for fd in fds:
+                os.close(fd)
         own.send(str(answer).encode())
+
+
+def _launch(own: socket.socket, listening: socket.socket) -> _Begun | None:
+    """Forks for stand-ins, each of which waits for how its command ended, and takes it along when it is gone itself."""
+    poll = select.poll()
+    running = dict[int, tuple[int, socket.socket]]()
+    for end in (own, listening):
+        poll.register(end, select.POLLIN)
+    while True:
+        for fd, _ in poll.poll():
+            if fd == own.fileno():
+                return None
+            if fd == listening.fileno():
+                asking, _ = listening.accept()
+                message, fds, _, _ = socket.recv_fds(asking, _REQUEST_MAX, 3)
+                arguments, folder, env = marshal.loads(message)
+                if (pid := os.fork()) == 0:
+                    return _Begun(arguments, env, folder, fds)
+                for given in fds:
+                    os.close(given)
+                gone = os.pidfd_open(pid)
+                running[gone] = running[asking.fileno()] = (pid, asking)
+                poll.register(gone, select.POLLIN)
+                poll.register(asking, 0)
+                continue
+            pid, asking = running.pop(fd)
+            poll.unregister(fd)
+            if fd == asking.fileno():
+                os.kill(pid, signal.SIGTERM)
+                continue
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            os.close(fd)
+            if running.pop(asking.fileno(), None):
+                poll.unregister(asking)
+                asking.send(str(code if code >= 0 else 128 - code).encode())
+            asking.close()
 
 
 def _run(begun: _Begun, parent: int) -> None:
@@ -152,24 +282,44 @@ def _run(begun: _Begun, parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         raise SystemExit("the tests are gone")
-    os.dup2(begun.log, 1)
-    os.dup2(begun.log, 2)
-    os.close(begun.log)
+    for number, fd in enumerate(begun.files):
+        os.dup2(fd, number)
+        os.close(fd)
     os.chdir(begun.folder)
     os.environ.clear()
     os.environ.update(begun.env)
     sys.argv[1:] = begun.arguments
-    import_module("ares.app.main").main(begun.arguments)
+    if begun.arguments[0] in _SERVERS:
+        main(begun.arguments)
+    _ended_at_once(begun.arguments)
+
+
+def _ended_at_once(arguments: list[str]) -> NoReturn:
+    """A command, without taking apart what was imported for it: that would copy all pages of the process it is of."""
+    code: object = 1
+    try:
+        main(arguments)
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:  # As the interpreter does at its end.
+        traceback.print_exc()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code if isinstance(code, int) else 1)
 
 
 def _main() -> None:
-    own, parent = socket.socket(fileno=int(sys.argv[1])), os.getpid()
+    own, *listening = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
+    parent = os.getpid()
     for name in _MODULES:
         import_module(name)
+    for module in {COMMANDS[name] for name in _COMMANDS}:
+        import_module(f"ares.edge.cli.commands.{module}")
     import_module("ares.edge.rest.app").routed_once()
     # What is imported here is no garbage in any fork: to look through it copies all its pages.
     gc.freeze()
-    if begun := _serve(own):
+    if begun := _launch(own, listening[0]) if listening else _serve(own):
         _run(begun, parent)
 
 

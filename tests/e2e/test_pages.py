@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,10 @@ RUN = [page for page in PAGES if not runner_of(page) and blocks(page)]
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     with Person(tmp_path_factory.mktemp("reader"), ordinary=False) as person:
         yield person
+
+
+def latest(reader: Person) -> str:
+    return reader.run("ares jobs --limit 1 -o name").stdout.strip()
 
 
 @pytest.mark.parametrize("page", RUN, ids=[str(page.relative_to(ROOT)) for page in RUN])
@@ -38,6 +43,5 @@ def test_page_as_it_is_written(reader: Person, page: Path) -> None:
             assert done.returncode == 0, (block.name, command, done.stdout, done.stderr)
         codes = dict(block.codes)
         for number, command in enumerate(block.commands(), start=1):
-            job = reader.run("ares jobs --limit 1 -o name", cwd=folder).stdout.strip()
-            done = reader.run(placed(command, job), cwd=folder)
+            done = reader.run(placed(command, partial(latest, reader)), cwd=folder)
             assert done.returncode == codes.get(number, 0), (block.name, command, done.stdout, done.stderr)
