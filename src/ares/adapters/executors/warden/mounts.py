@@ -7,6 +7,7 @@ attempt is mounted for the time of the attempt ("lent") and unmounted after it.
 import contextlib
 import os
 import stat
+import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -37,6 +38,9 @@ _LINKS: Final = (
 _STAYS_WRITABLE: Final = (*PLACES, "/dev/pts", "/dev/mqueue", "/proc")
 # How often a slot in use looks for files that must be hidden and are new.
 _MASK_EVERY_S: Final = 1.0
+_FRESH_NS: Final = 2_000_000_000
+# Device, number and time of the last change; zeros where there is no directory.
+Look = tuple[int, int, int]
 
 
 class MountTerms(NamedTuple):
@@ -70,16 +74,19 @@ class MountRoom:
         self, lent: Mapping[str, Lent] | None = None, masked: Sequence[str] = (), scratch: Scratch | None = None
     ) -> None:
         """`masked`: hidden paths that were no directories when the mounts were made."""
-        self._lent, self._masked, self._scratch = dict(lent or {}), masked, scratch
+        self._lent, self._scratch = dict(lent or {}), scratch
+        # By directory, with what the directory was like when they were last looked at.
+        self._masked: dict[str, list[str]] = {}
+        for path in masked:
+            self._masked.setdefault(os.path.dirname(path), []).append(path)
+        self._looks: dict[str, Look | None] = {}
         self._masked_at = kernel.boottime()
         self._now: list[tuple[int, str, str]] = []
 
     def lend(self, folders: Iterable[str]) -> None:
         """Mounts the directories of an attempt. After an OSError, those mounted so far must be taken back."""
         if (now := kernel.boottime()) - self._masked_at >= _MASK_EVERY_S:
-            for path in self._masked:
-                # The file may be new, or replaced, such as a key that was rotated.
-                _mask(path)
+            self._mask_anew()
             self._masked_at = now
         for folder in folders:
             parent, _, name = folder.rpartition("/")
@@ -92,6 +99,15 @@ class MountRoom:
                 finally:
                     os.close(tree)
 
+    def _mask_anew(self) -> None:
+        """A file may be new, or replaced, such as a key that was rotated: its directory shows it."""
+        for folder, paths in self._masked.items():
+            look = _look(folder)
+            if look is None or look != self._looks.get(folder):
+                self._looks[folder] = look
+                for path in paths:
+                    _mask(path)
+
     def take_back(self) -> None:
         while self._now:
             front, folder, name = self._now.pop()
@@ -102,6 +118,17 @@ class MountRoom:
     def emptied(self) -> bool:
         """Whether nothing of the attempt is left in /tmp and the like, in shared memory and in queues."""
         return self._scratch is None or self._scratch.emptied()
+
+
+def _look(folder: str) -> Look | None:
+    """What a directory is like; equal while no entry of it came, went or was replaced. None: it cannot be told, as it
+    changed just now, and may change again within the same tick of its clock."""
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return 0, 0, 0
+    fresh = abs(time.time_ns() - found.st_mtime_ns) < _FRESH_NS
+    return None if fresh else (found.st_dev, found.st_ino, found.st_mtime_ns)
 
 
 def protect_kernel() -> None:

@@ -17,7 +17,7 @@ from ares.adapters.executors.warden.keeper import EntryOrder, keep
 from ares.adapters.executors.warden.launch import spawn
 from ares.adapters.executors.warden.limits import SLOT_OVERHEAD_MIB, CgroupLimits
 from ares.adapters.executors.warden.placement import Inherited, Pin
-from ares.adapters.executors.warden.wire import CREDENTIALS, DEADLINE, FINISHED, receive, receive_files
+from ares.adapters.executors.warden.wire import CREDENTIALS, DEADLINE, FINISHED, MESSAGE_BYTES_MAX, receive, receive_files
 
 # ---- resource limits: the slot sets its own for each attempt, which inherits them
 
@@ -32,13 +32,13 @@ class Bounds:
     def set(self, which: int, value: int, *, final: bool) -> None:
         """Sets a limit on the slot, which needs no more than its attempt. `final`: the attempt cannot raise it again.
         Raises ValueError when the slot cannot have that much any more."""
-        now = resource.getrlimit(which)
-        _, hard = now if self._own[which][1] == now[1] else self._own[which]
+        # After each attempt they are as the slot set them: see `kept`. Another user's attempt cannot change them.
+        _, hard = self._own[which]
         soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
         wanted = (soft, soft if final else hard)
-        if now != wanted:
+        if self._own[which] != wanted:
             resource.setrlimit(which, wanted)
-        self._own[which] = wanted
+            self._own[which] = wanted
 
     def kept(self) -> bool:
         """Undoes what an attempt of the slot's own user may have changed. False when that fails."""
@@ -53,8 +53,11 @@ class Bounds:
 
 # A sleep does not count the time of a suspended machine, and a deadline does: no sleep is longer than this.
 DEADLINE_CHECK_S: Final = 1.0
-# An attempt that ends within this is reported in one message.
+# An attempt that ends within this is reported in one message; within the longer time if it comes after a short one:
+# where a burst of short attempts fills the machine, each of them takes longer.
 QUICK_S: Final = 0.005
+QUICK_AGAIN_S: Final = 0.02
+SHORT_S: Final = 0.1
 # The slot leaves its cgroup, and the CPU limit is set, only after this. Short attempts do not pay for it.
 ASIDE_AFTER_S: Final = 1.0
 
@@ -88,11 +91,15 @@ class WardenSlot:
         self._poll.register(warden, 0)
         self._poll_signals = select.poll()
         self._poll_signals.register(self._signals, select.POLLIN)
+        self._received = bytearray(MESSAGE_BYTES_MAX)
         self._owner = (os.getuid(), os.getgid())
         self._bounds = Bounds()
         self._cage: sandbox.Cage | None = None
         self._room = mounts.MountRoom()
+        self._quick_s = QUICK_S
         self._main = 0
+        # No child is left, so no process of the attempt: orphans become children of the slot.
+        self._alone = True
         self._status = 0
         self._cpu_s = 0.0
         self._rss_kib = 0
@@ -117,7 +124,7 @@ class WardenSlot:
             if self._signals in ready:
                 self._read_signals()
             if self._agent.fileno() in ready:
-                return receive(self._agent)
+                return receive(self._agent, self._received)
 
     def _read_signals(self) -> None:
         try:
@@ -166,18 +173,21 @@ class WardenSlot:
             self._agent.send(b"E" + str(error).encode(errors="replace")[:4000])
             return
         self._settings = (oom_score_adj, pin)
-        self._cpu_s, self._rss_kib = 0.0, 0
-        expired, quick = False, self._ends_soon()
+        self._cpu_s, self._rss_kib, self._alone = 0.0, 0, False
+        began = kernel.boottime()
+        expired, quick = False, self._ends_soon(deadline - began)
         if not quick:
             self._send(b"S", self._main)
             expired = self._watch(deadline, limits[2])
-        self._sweep()
+        if not self._alone:
+            self._sweep()
         self._limits.back()
         oom, crowded, retire = self._limits.killed_for_memory(), self._limits.crowded(), not self._is_as_before(less)
         tag = b"Q" if quick else b"F"
         self._agent.send(FINISHED.pack(tag, self._status, oom, crowded, expired, retire, self._rss_kib, self._cpu_s))
         # After the message, so that the report does not wait for it. No process of the attempt is left.
         self._room.take_back()
+        self._quick_s = QUICK_AGAIN_S if quick or kernel.boottime() - began < SHORT_S else QUICK_S
 
     def _settle(self, wanted: sandbox.Cage) -> sandbox.Cage:
         """Puts the slot into its sandbox at its first attempt, for good."""
@@ -197,9 +207,9 @@ class WardenSlot:
         kept = less.uid >= 0 or (self._bounds.kept() and self._inherited.kept())
         return kept and self._room.emptied() and not self._limits.spoiled()
 
-    def _ends_soon(self) -> bool:
+    def _ends_soon(self, left_s: float) -> bool:
         """Whether the attempt ends at once. Its start and end then go in one message, which halves the work."""
-        if self._poll_signals.poll(QUICK_S * 1000):
+        if self._poll_signals.poll(max(0.0, min(self._quick_s, left_s)) * 1000):
             self._read_signals()
             self._reap(os.WNOHANG)
         return not self._main
@@ -302,6 +312,7 @@ class WardenSlot:
                 if pid == self._main:
                     self._main, self._status = 0, status
         except ChildProcessError:
+            self._alone = True
             return False
 
     def _kill_all(self) -> None:

@@ -22,10 +22,13 @@ FILES_MAX: Final = 4
 MESSAGE_BYTES_MAX: Final = 1 << 20
 
 
-def receive(sock: socket.socket) -> bytes:
-    """The next message, empty when the other side is gone, also when it died with our messages unread."""
+def receive(sock: socket.socket, into: bytearray | None = None) -> bytes:
+    """The next message, empty when the other side is gone, also when it died with our messages unread. `into`: room for
+    the largest message, which is otherwise taken from the system and given back each time."""
     try:
-        return sock.recv(MESSAGE_BYTES_MAX)
+        if into is None:
+            return sock.recv(MESSAGE_BYTES_MAX)
+        return bytes(memoryview(into)[: sock.recv_into(into)])
     except ConnectionResetError:
         return b""
 
