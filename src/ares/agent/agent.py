@@ -20,12 +20,16 @@ from ares.agent.link.run_right import RunRight
 from ares.agent.link.session import Conversation
 from ares.agent.settings import AgentSettings
 from ares.agent.staging.cache import NodeCache
+from ares.agent.staging.image_store import ImageStore
+from ares.agent.staging.images import Images
+from ares.agent.staging.preparation import Preparation
 from ares.agent.staging.stager import Stager
 from ares.model.isolation import shortfall
 from ares.model.node import NodeInfo
 from ares.ports.clock import Clock, Rng
 from ares.ports.executor import Executor
 from ares.ports.link import FileLink, Link
+from ares.ports.registry import Registry
 from ares.ports.witness import Witness
 
 _log = structlog.get_logger(__name__)
@@ -53,6 +57,7 @@ class Agent:
         collect: Collect = collect,
         witness: Witness | None = None,
         files: FileLink | None = None,
+        registry: Registry | None = None,
     ) -> None:
         self._info = info
         self._link = link
@@ -67,7 +72,10 @@ class Agent:
         self._witness = witness
         # By which files of projects come. None: attempts that need any cannot start here.
         self._files = files
+        # By which images come that jobs name at registries. None: by none.
+        self._registry = registry
         self._cache = NodeCache(state_dir / "cache", self._settings.cache_bytes_max)
+        self._images = ImageStore(state_dir / "cache", self._settings.image_limits)
         self._workspace = Workspace(state_dir)
         self._mailbox = Mailbox()
         self._stopping = asyncio.Event()
@@ -105,7 +113,7 @@ class Agent:
             mailbox=self._mailbox,
             workspace=self._workspace,
             settings=self._settings,
-            stager=self._stager(),
+            preparation=self._preparation(),
             collect=self._collect,
         )
         entrance = Entrance(info, attempts, self._settings, self._clock)
@@ -145,11 +153,13 @@ class Agent:
             if isinstance(outcome, Exception):
                 raise outcome
 
-    def _stager(self) -> Stager | None:
-        if self._files is None:
-            return None
-        self._cache.open()
-        return Stager(self._cache, partial(self._files.fetch, self._credential), self._clock)
+    def _preparation(self) -> Preparation:
+        settings, stager = self._settings, None
+        if self._files is not None:
+            self._cache.open()
+            stager = Stager(self._cache, partial(self._files.fetch, self._credential), self._clock)
+        self._images.open()
+        return Preparation(stager, Images(self._images, stager, self._registry, settings.image_terms))
 
     def _guard(self, attempts: Attempts) -> DiskGuard:
         root = str(self._workspace.root)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ares.agent.attempts.owners import Owners
+from ares.agent.staging.image_store import ImageLimits, ImageTerms
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +33,8 @@ class AgentSettings:
     workspace_bytes_max: int = 0
     # Of files that were fetched for attempts and are kept for the next ones.
     cache_bytes_max: int = 20 << 30
+    # What of images may be unpacked here, and which ones jobs may name.
+    image_limits: ImageLimits = field(default_factory=ImageLimits)
+    image_terms: ImageTerms = field(default_factory=ImageTerms)
     # The user each tenant's sandboxed attempts run as. None: tenants have no users of their own.
     owners: Owners | None = None

@@ -20,16 +20,19 @@ from ares.adapters.devices.system import SystemDevices
 from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.executors.terms import SandboxTerms
 from ares.adapters.links.grpc import GrpcLink
+from ares.adapters.registry.http import HttpRegistry
 from ares.adapters.witness import LockWitness
 from ares.agent.agent import Agent
 from ares.agent.attempts.environment import inherited
 from ares.agent.attempts.owners import Owners
 from ares.agent.link.identity import begin_boot, keep_certified
 from ares.agent.settings import AgentSettings
+from ares.agent.staging.image_store import ImageLimits, ImageTerms
 from ares.agent.staging.python_path import python_path
 from ares.app.config import Config, ConfigError, NodeConfig, default_home
 from ares.app.node_identity import Joined, Joining
 from ares.app.processes import look_for_garbage_less_often, run
+from ares.app.sections import ImagesConfig
 from ares.model.node import NodeInfo
 from ares.ports.link import LinkRefused
 
@@ -51,6 +54,7 @@ def executor_of(config: Config, state_dir: Path) -> LocalExecutor:
         writable=said.writable,
         devices=said.devices,
         shown=(python_path(state_dir),),
+        in_images=(python_path(state_dir), *config.node.images.mounts),
         uid=None if uids is None else uids[0],
     )
     return LocalExecutor(state_dir, terms=terms)
@@ -79,8 +83,14 @@ def settings_of(config: Config, state_dir: Path) -> AgentSettings:
         log_bytes_per_s=config.node.sandbox.log_kib_per_s << 10,
         workspace_bytes_max=config.node.sandbox.workspace_mib << 20,
         cache_bytes_max=config.node.cache_mib << 20,
+        image_limits=_image_limits(config.node.images),
+        image_terms=ImageTerms(config.node.images.roots, tuple(str(path) for path in own_paths(config))),
         owners=owners,
     )
+
+
+def _image_limits(said: ImagesConfig) -> ImageLimits:
+    return ImageLimits(said.cache_mib << 20, said.cache_files, said.image_mib_max << 20, said.image_files_max)
 
 
 def _uids(config: Config) -> tuple[int, int] | None:
@@ -148,6 +158,7 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
         settings=settings_of(config, state_dir),
         witness=LockWitness(),
         files=link,
+        registry=HttpRegistry(config.node.images.registries),
     )
     beside = [asyncio.create_task(_stop_agent(stop, agent))]
     if config.node.notice_file:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from ares.adapters.store.open import FORMS
-from ares.app.sections import AuthConfig, Section
+from ares.app.sections import AuthConfig, HostPath, ImagesConfig, Section
 from ares.core.access.certificates import LIFE_S
 from ares.model.base import LabelKey, LabelValue, Slug
 from ares.model.isolation import Isolation
@@ -33,7 +33,6 @@ PlaceName = Annotated[str, Meta(max_length=128, pattern=r"^([A-Za-z0-9][A-Za-z0-
 ThingName = Annotated[PlaceName, Meta(min_length=1)]
 # In place of a file: what comes by standard input.
 STDIN = "-"
-HostPath = Annotated[str, Meta(max_length=4096, pattern=r"^/[^\x00-\x1f\x7f]*$(?!\n)")]
 
 
 class HttpConfig(Section, frozen=True):
@@ -170,6 +169,7 @@ class NodeConfig(Section, frozen=True):
     # Files of projects that jobs here started with, kept for the next ones; the longest unused go first.
     cache_mib: Annotated[int, Meta(ge=1, le=1 << 30)] = 20 * 1024
     sandbox: SandboxConfig = SandboxConfig()
+    images: ImagesConfig = ImagesConfig()
 
 
 class Config(Section, frozen=True):
@@ -306,8 +306,17 @@ def _overlay(tree: dict[str, Any], origin: dict[str, str], flat: Mapping[str, An
 
 # What text means for values that are not plain: items are separated by commas, those of one device kind by spaces.
 _SANDBOX_LISTS = ("node.sandbox.hidden", "node.sandbox.writable", "node.sandbox.devices")
+_IMAGE_LISTS = ("node.images.roots", "node.images.registries", "node.images.mounts")
 _LISTS = frozenset(
-    {"http.allowed_hosts", "alerts.allow_private", "node.servers", "node.taints", "node.datasets", *_SANDBOX_LISTS}
+    {
+        "http.allowed_hosts",
+        "alerts.allow_private",
+        "node.servers",
+        "node.taints",
+        "node.datasets",
+        *_SANDBOX_LISTS,
+        *_IMAGE_LISTS,
+    }
 )
 MAPS = frozenset({"node.labels", "node.devices", "auth.oidc"})
 

@@ -1,4 +1,4 @@
-"""The base of all sections of the configuration, and the section about authentication."""
+"""The base of all sections of the configuration, and the sections about authentication and images."""
 
 from typing import Annotated, Literal
 
@@ -7,6 +7,11 @@ from msgspec import Meta
 
 from ares.model.base import Slug
 from ares.model.provider import Algorithm
+
+HostPath = Annotated[str, Meta(max_length=4096, pattern=r"^/[^\x00-\x1f\x7f]*$(?!\n)")]
+RegistryName = Annotated[
+    str, Meta(min_length=1, max_length=300, pattern=r"^(\*|(https?://)?[A-Za-z0-9.:\[\]-]+)$(?!\n)")
+]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,3 +42,20 @@ class OidcConfig(Section, frozen=True):
 class AuthConfig(Section, frozen=True):
     # By a name that the operator chooses: [auth.oidc.NAME].
     oidc: dict[Slug, OidcConfig] = {}
+
+
+class ImagesConfig(Section, frozen=True):
+    """Container images that jobs on this node may run in, see docs/guides/environments.md."""
+
+    # Directories below which unpacked images lie that jobs may name with dir:.
+    roots: tuple[HostPath, ...] = ()
+    # Registries to fetch from: "*" is any on the open internet, by TLS; one within, or without TLS, is named here:
+    # "registry.lab:5000", "http://10.0.0.5:5000".
+    registries: tuple[RegistryName, ...] = ("*",)
+    # What jobs in images may read of this machine, at the same path: drivers' libraries, data.
+    mounts: tuple[HostPath, ...] = ()
+    # Images that are unpacked here: of all together, and of one.
+    cache_mib: Annotated[int, Meta(ge=1, le=1 << 30)] = 20 * 1024
+    cache_files: Annotated[int, Meta(ge=1, le=1 << 40)] = 2_000_000
+    image_mib_max: Annotated[int, Meta(ge=1, le=1 << 30)] = 20 * 1024
+    image_files_max: Annotated[int, Meta(ge=1, le=10_000_000)] = 500_000

@@ -148,6 +148,16 @@ class Preemption(Record, frozen=True):
     wait_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 30.0
 
 
+class Image(Record, frozen=True):
+    """The container image that the job runs in."""
+
+    # "docker://host/name:tag", "dir:/directory/of/the/node"; or, of the submitter's machine, "oci-archive:FILE",
+    # "docker-archive:FILE" or "oci:DIRECTORY", whose files are then shipped.
+    ref: Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)")]
+    # The digest of the manifest of its files, where they were shipped.
+    project: Sha256 | None = None
+
+
 # ---- what a job waits for before it may be queued: other jobs, and how they have to end
 
 # When a named job has succeeded, failed, ended in any way, begun to run, or saved a checkpoint.
@@ -209,7 +219,8 @@ NotifyWish = Annotated[str, Meta(max_length=80, pattern=r"^[a-z0-9]([a-z0-9-]*[a
 class JobSpec(Record, frozen=True):
     """The job as asked for. Every field is bounded; `core.admit` checks what spans fields."""
 
-    command: Annotated[tuple[Arg, ...], Meta(min_length=1, max_length=4096)]
+    # Empty only with an image, which has a command of its own then.
+    command: Annotated[tuple[Arg, ...], Meta(max_length=4096)]
     name: Name = "job"
     env: dict[EnvKey, EnvValue] = {}
     # Absolute directory to start in; the default is the attempt's private directory.
@@ -286,3 +297,11 @@ class JobSpec(Record, frozen=True):
     notify: Annotated[tuple[NotifyWish, ...], Meta(max_length=4)] = ()
     # The files that the job starts with: the digest of the manifest of a project that the tenant shipped.
     project: Sha256 | None = None
+    # The container image that the job runs in. None: with the programs of the node.
+    image: Image | None = None
+
+
+def projects_of(spec: JobSpec) -> tuple[Sha256, ...]:
+    """Digests of all shipped files that the job needs."""
+    image = None if spec.image is None else spec.image.project
+    return tuple(project for project in (spec.project, image) if project is not None)

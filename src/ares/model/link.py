@@ -310,11 +310,13 @@ FETCH_PARTS_MAX = 256
 
 
 class FetchRequest(Record, frozen=True):
-    """Asks for parts of the project of an attempt that this node has, or with none named for its manifest."""
+    """Asks for parts of a project of an attempt that this node has, or with none named for its manifest."""
 
     ref: AttemptRef
     rank: Rank
     parts: Annotated[tuple[Sha256, ...], Meta(max_length=FETCH_PARTS_MAX)] = ()
+    # One of the projects that its job names. None: the one it starts with.
+    project: Sha256 | None = None
 
 
 class FetchPiece(Record, frozen=True):

@@ -111,6 +111,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     cols: int = 80
     # The port to connect to, on which a process of the attempt must listen. 0: the command is run.
     port: int = 0
+    # The text of a Python program, with `argv` as its arguments, for an attempt in an image that may have no Python.
+    script: str = ""
 
 
 class Entered(Protocol):

@@ -59,7 +59,16 @@ def _handed(entry: Entry, hand: Hand, failing: contextlib.ExitStack) -> tuple[so
             theirs.callback(os.close, distant)
             kept.append(near)
             given.append(distant)
-        order = (list(entry.argv), dict(entry.env), entry.cwd, entry.tty, entry.rows, entry.cols, entry.port)
+        order = (
+            list(entry.argv),
+            dict(entry.env),
+            entry.cwd,
+            entry.tty,
+            entry.rows,
+            entry.cols,
+            entry.port,
+            entry.script,
+        )
         hand(b"N" + marshal.dumps(order), given)
     return control, kept
 

@@ -11,6 +11,7 @@ from ares.agent.files.job_files import read_progress
 from ares.agent.files.spool import Tail
 from ares.agent.files.upload import Upload
 from ares.agent.link.outbox import Key
+from ares.agent.staging.images import StagedImage
 from ares.model.link import Progress, Start, WorldInfo
 from ares.model.state import ExitInfo
 from ares.ports.executor import Running
@@ -21,7 +22,7 @@ class Attempt:
     """One rank of an attempt, mutable, owned by `Attempts`. Its states, in order, and the collection that holds each:
 
     - held: its Start came while the node had no valid lease. `Attempts._held` has the Start until the next renewal.
-    - staging: its files are fetched. `Attempts._live`, `staging` is set.
+    - staging: its files and its image are fetched. `Attempts._live`, `staging` is set.
     - starting: the executor was asked for a process and has not answered. `Attempts._live`, `running` is None.
     - running: the executor has a process for it. `Attempts._live`, `running` is set.
     - ending: it was told to end. `Attempts._live`, `ending` is set; `timers` has the next signal.
@@ -44,6 +45,8 @@ class Attempt:
     extended: bool = False
     # Its files are being fetched and unpacked.
     staging: "asyncio.Task[None] | None" = None
+    # The image that it runs in.
+    image: StagedImage | None = None
     # The process, while it runs, and when it began, by the agent's monotonic clock.
     running: Running | None = None
     began: float = 0.0

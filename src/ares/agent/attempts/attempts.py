@@ -26,7 +26,8 @@ from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.outbox import Key, Report
 from ares.agent.link.run_right import RunRight
 from ares.agent.settings import AgentSettings
-from ares.agent.staging.stager import Stager, StagingFailed
+from ares.agent.staging.preparation import Preparation
+from ares.agent.staging.stager import StagingFailed
 from ares.agent.staging.unpack import NotWanted
 from ares.model.link import AttemptRef, Exited, Fenced, LogAck, OutputAck, Resize, Start, Started, Stop
 from ares.model.node import NodeInfo
@@ -52,7 +53,7 @@ class Attempts:
         mailbox: Mailbox,
         workspace: Workspace,
         settings: AgentSettings,
-        stager: Stager | None = None,
+        preparation: Preparation | None = None,
         collect: Collect = collect,
     ) -> None:
         self._info = info
@@ -63,7 +64,7 @@ class Attempts:
         self._workspace = workspace
         self._shelter = Shelter(workspace.root)
         self._settings = settings
-        self._stager = stager
+        self._preparation = preparation or Preparation(None, None)
         self._shipping = Shipping(mailbox, clock, settings.log_wait_s)
         self.uploads = AttemptUploads(mailbox, collect, self._handed_over)
         self.incarnation = 0
@@ -214,7 +215,7 @@ class Attempts:
         self._mailbox.watch(attempt)
         try:
             launch = launch_of(start, folder, self._info, self._settings, attempt.deadline)
-            self._workspace.create(folder, launch.uid, fresh=bool(start.spec.project or start.secrets))
+            self._workspace.create(folder, launch.uid, fresh=bool(Preparation.needed(start.spec) or start.secrets))
             if start.spec.gang is not None:
                 write_whole(folder.world, file_of(start.world, start.placement.rank))
             attempt.cover = self._shelter.cover(start, folder, self._clock)
@@ -223,7 +224,7 @@ class Attempts:
             return
         if attempt.cover is not None:
             launch = attempt.cover.dress(launch)
-        if start.spec.project is not None:
+        if Preparation.needed(start.spec):
             attempt.staging = asyncio.create_task(self._stage(attempt, launch))
             return
         self._start(attempt, launch)
@@ -234,14 +235,12 @@ class Attempts:
 
     async def _stage(self, attempt: Attempt, launch: Launch) -> None:
         try:
-            if self._stager is None:
-                raise StagingFailed("this node cannot fetch the files of a project")
-            await self._stager.stage(attempt.start, attempt.folder.work, launch.uid, lambda: not attempt.fenced)
+            ready = await self._preparation.prepare(attempt, launch)
         except (StagingFailed, NotWanted, asyncio.CancelledError) as failed:
             self._end(attempt, not_started(str(failed) or "it was told to end"))
         else:
             attempt.staging = None
-            self._start(attempt, msgspec.structs.replace(launch, deadline=attempt.deadline))
+            self._start(attempt, ready)
 
     def _answered(self, attempt: Attempt, answer: "asyncio.Future[Running | CannotStart]") -> None:
         outcome = answer.result()
@@ -310,6 +309,7 @@ class Attempts:
     def _quiet(self, attempt: Attempt) -> None:
         """The attempt has no process any more: its timers and secrets go, and the rest of its log is sent."""
         attempt.cancel_timers()
+        self._preparation.ended(attempt)
         if attempt.cover is not None:
             attempt.cover.finish()
         attempt.tail.finish()
@@ -383,7 +383,7 @@ class Attempts:
         self._mailbox.forget(attempt)
         attempt.tail.close()
         self.uploads.drop(attempt)
-        if not self._workspace.recycle(attempt.folder):
+        if attempt.start.spec.image is not None or not self._workspace.recycle(attempt.folder):
             task = asyncio.create_task(asyncio.to_thread(self._workspace.remove, attempt.folder))
             self._removals.add(task)
             task.add_done_callback(self._removals.discard)

@@ -56,6 +56,11 @@ class Folder(msgspec.Struct, frozen=True, gc=False):
         return f"{self.path}/secrets"
 
     @property
+    def layer(self) -> str:
+        """What the attempt changes of its image. Beside the directory: the attempt sees it as its root only."""
+        return f"{self.path}.layer"
+
+    @property
     def pipe(self) -> str:
         """The named pipe for the output of an attempt with secrets."""
         return f"{self.path}/pipe"
@@ -115,6 +120,8 @@ class Workspace:
     def remove(folder: Folder) -> None:
         """Removes it with everything in it. May take long: call it in a thread."""
         _remove(folder.path)
+        if os.path.lexists(folder.layer):
+            _remove(folder.layer)
 
 
 def _remove(root: str | Path) -> None:

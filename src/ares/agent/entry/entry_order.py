@@ -20,11 +20,17 @@ def entry_of(attempt: Attempt, spec: SessionSpec, info: NodeInfo, settings: Agen
     launch = launch_of(attempt.start, attempt.folder, info, settings, inf)
     if attempt.cover is not None:
         launch = attempt.cover.dress(launch)
+    if attempt.image is not None:
+        launch = attempt.image.dress(launch, attempt.start.spec)
     env = dict(launch.env)
     if spec.term:
         env["TERM"] = spec.term
+    copies = spec.kind != "exec"
+    # An image may have no Python, or another than the node's.
+    script = _script() if copies and attempt.image is not None else ""
     return Entry(
-        argv=spec.command if spec.kind == "exec" else _copying(spec),
+        argv=_copied(spec) if script else _copying(spec) if copies else spec.command,
+        script=script,
         env=env,
         cwd=launch.cwd,
         tty=spec.tty,
@@ -35,8 +41,11 @@ def entry_of(attempt: Attempt, spec: SessionSpec, info: NodeInfo, settings: Agen
 
 def _copying(spec: SessionSpec) -> list[str]:
     """A program of ours as a command of the job, with the job's rights and no others."""
-    direction = "out" if spec.kind == "copy-out" else "in"
-    return [sys.executable, "-I", "-S", "-c", _script(), direction, spec.path]
+    return [sys.executable, "-I", "-S", "-c", _script(), *_copied(spec)]
+
+
+def _copied(spec: SessionSpec) -> list[str]:
+    return ["out" if spec.kind == "copy-out" else "in", spec.path]
 
 
 @cache

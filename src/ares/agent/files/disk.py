@@ -18,7 +18,7 @@ def free_bytes(path: str) -> int:
 
 def used_bytes(folder: Folder) -> int:
     """The disk space of a directory. Files that vanish meanwhile do not count."""
-    total, ahead = 0, [folder.path]
+    total, ahead = 0, [folder.path, folder.layer]
     while ahead:
         try:
             with os.scandir(ahead.pop()) as entries:

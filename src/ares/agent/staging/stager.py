@@ -1,8 +1,10 @@
 """Staging: what the node's cache lacks of a project is fetched, then the project is unpacked for the attempt."""
 
 import asyncio
+import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Final, TypeVar
 
 import structlog
@@ -47,20 +49,33 @@ class Stager:
 
     async def stage(self, start: Start, root: str, uid: int | None, wanted: Callable[[], bool]) -> None:
         """Makes the job's project below `root`. Raises StagingFailed, and NotWanted when the attempt is to end."""
-        tenant, project = start.ref.tenant, start.spec.project
+        project = start.spec.project
         assert project is not None, "only a job with a project is staged"
+        try:
+            async with self.fetched(start, project, wanted) as (manifest, cached):
+                await in_thread(lambda: unpack(manifest, cached, root, uid, wanted))
+        except OSError as error:
+            raise StagingFailed(f"the project cannot be unpacked here: {error.strerror or error}") from None
+
+    @contextlib.asynccontextmanager
+    async def fetched(
+        self, start: Start, project: str, wanted: Callable[[], bool]
+    ) -> AsyncGenerator[tuple[ProjectManifest, Path]]:
+        """The manifest of a project that the job names, and the folder with all its parts, which stay during the block.
+        Raises StagingFailed and NotWanted."""
+        tenant = start.ref.tenant
         try:
             async with self._turn(tenant, project):
                 manifest = await self._manifest(start, project)
                 parts = dict(parts_of(manifest))
                 with self._cache.pinned(tenant, parts):
-                    await self._fill(start, parts, manifest, wanted)
-            with self._cache.pinned(tenant, parts) as cached:
-                await in_thread(lambda: unpack(manifest, cached, root, uid, wanted))
+                    await self._fill(start, project, parts, manifest, wanted)
         except LinkRefused as refused:
             raise StagingFailed(f"the project cannot be fetched: {refused}") from None
         except OSError as error:
-            raise StagingFailed(f"the project cannot be unpacked here: {error.strerror or error}") from None
+            raise StagingFailed(f"the project cannot be kept here: {error.strerror or error}") from None
+        with self._cache.pinned(tenant, parts) as cached:
+            yield manifest, cached
 
     def _turn(self, tenant: str, project: str) -> asyncio.Lock:
         if len(self._turns) > _TURNS_MAX:
@@ -71,7 +86,7 @@ class Stager:
         tenant = start.ref.tenant
         raw = await in_thread(lambda: self._known(tenant, project))
         if raw is None:
-            (piece,) = await self._pieces(start, ())
+            (piece,) = await self._pieces(start, project, ())
             if hashlib.sha256(piece.data).hexdigest() != project:
                 raise StagingFailed("the manifest that came is not the one that was asked for")
             raw = piece.data
@@ -87,7 +102,12 @@ class Stager:
         return raw if raw is not None and hashlib.sha256(raw).hexdigest() == project else None
 
     async def _fill(
-        self, start: Start, parts: dict[str, int], manifest: ProjectManifest, wanted: Callable[[], bool]
+        self,
+        start: Start,
+        project: str,
+        parts: dict[str, int],
+        manifest: ProjectManifest,
+        wanted: Callable[[], bool],
     ) -> None:
         """Fetches what is not in the cache."""
         tenant = start.ref.tenant
@@ -101,7 +121,7 @@ class Stager:
         for some in _requests(lacking):
             if not wanted():
                 raise NotWanted
-            for piece in await self._pieces(start, some):
+            for piece in await self._pieces(start, project, some):
                 await self._add(tenant, piece)
 
     async def _add(self, tenant: str, piece: FetchPiece) -> None:
@@ -115,9 +135,9 @@ class Stager:
             raise StagingFailed(f"part {piece.sha256[:12]} of the project cannot be had: {why}")
         self._cache.add(tenant, piece.sha256, piece.data)
 
-    async def _pieces(self, start: Start, parts: tuple[str, ...]) -> list[FetchPiece]:
+    async def _pieces(self, start: Start, project: str, parts: tuple[str, ...]) -> list[FetchPiece]:
         """All pieces of one request, asked for again while the connection breaks."""
-        request = FetchRequest(ref=start.ref, rank=start.placement.rank, parts=parts)
+        request = FetchRequest(ref=start.ref, rank=start.placement.rank, parts=parts, project=project)
         for pause_s in (*_AGAIN_S, None):
             try:
                 found = [piece async for piece in self._fetch(request)]

@@ -11,7 +11,7 @@ from ares.check.store.jobs import MANUAL_RETRIES_MAX, check_job
 from ares.check.store.reading import JobRecords, Reader
 from ares.check.store.requests import RequestClaim, RequestTable, claim_of_job, claim_of_request, compare, explain
 from ares.model.access import TokenRecord
-from ares.model.job import JobSpec
+from ares.model.job import JobSpec, projects_of
 from ares.model.link import AttemptRef
 from ares.model.state import ArrayRecord, FlowRecord, OutputFile
 from ares.ports.snapshot import Progress, Snapshot
@@ -194,12 +194,15 @@ class _Verification:
     def _check_project(self, job: JobRecords) -> None:
         """Once for all jobs that name it."""
         spec, flaws = job.the_spec, self._wanted.project_flaws
-        if flaws is None or spec is None or spec.project is None or (job.tenant, spec.project) in self._projects:
+        if flaws is None or spec is None:
             return
-        self._projects.add((job.tenant, spec.project))
-        self._findings.looked("projects")
-        if what := flaws(job.tenant, spec.project):
-            self._findings.wrong("projects", f"project {spec.project[:12]} of job {job.id}: {what}")
+        for project in projects_of(spec):
+            if (job.tenant, project) in self._projects:
+                continue
+            self._projects.add((job.tenant, project))
+            self._findings.looked("projects")
+            if what := flaws(job.tenant, project):
+                self._findings.wrong("projects", f"project {project[:12]} of job {job.id}: {what}")
 
     def _check_outputs(self, job: JobRecords) -> None:
         result, state, flaws = job.the_result, job.the_state, self._wanted.output_flaws

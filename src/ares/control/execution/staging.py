@@ -13,6 +13,7 @@ from ares.core.lifecycle.ranks import place_of
 from ares.core.project.manifest import parts_of
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
+from ares.model.job import projects_of
 from ares.model.link import FetchPiece, FetchRequest
 from ares.model.state import BOUND
 from ares.ports.projects import ProjectFiles
@@ -52,7 +53,8 @@ class Staging:
         return self._pieces(self._files, tenant, asked.parts)
 
     def _project(self, who: Principal, asked: FetchRequest) -> str | None:
-        """The project of the attempt, if it is the current one and has this rank on the caller's node."""
+        """The project that is asked for, if the attempt names it, is the current one and has this rank on the caller's
+        node."""
         entry = self._view.entries.get(asked.ref.job)
         if entry is None:
             return None
@@ -61,7 +63,9 @@ class Staging:
         granted = state.phase in BOUND and state.fence == asked.ref.fence and state.tenant == asked.ref.tenant
         if spec is None or place is None or not granted or place.node != who.node:
             return None
-        return spec.project
+        if asked.project is None:
+            return spec.project
+        return asked.project if asked.project in projects_of(spec) else None
 
     async def _parts(self, files: ProjectFiles, tenant: str, project: str) -> frozenset[str]:
         known = self._known.pop((tenant, project), None)

@@ -12,6 +12,7 @@ import structlog
 from ares.control.state.pacing import LOOKED_AT, breathe
 from ares.control.state.view import View
 from ares.core import keys
+from ares.model.job import projects_of
 from ares.ports.clock import Clock
 from ares.ports.projects import ProjectFiles
 from ares.ports.store import Store, StoreError
@@ -80,5 +81,6 @@ class ProjectCleanup:
             after = page.kvs[-1].key
             await breathe()
         await self._view.catch_up()
-        named.update(cron.spec.project.encode() for cron in self._view.kept.crons.values() if cron.spec.project)
+        for cron in self._view.kept.crons.values():
+            named.update(project.encode() for project in projects_of(cron.spec))
         return named

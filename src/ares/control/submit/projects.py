@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ares.api.projects import PART_BYTES, PartsKept, ProjectAnswer
 from ares.core.project.manifest import ManifestFlaw, parts_of, read_manifest
 from ares.core.refusal import Refusal
-from ares.model.job import JobSpec
+from ares.model.job import JobSpec, projects_of
 from ares.ports.projects import ProjectFiles
 from ares.ports.telemetry import Telemetry
 
@@ -71,16 +71,16 @@ class Projects:
         return PartsKept(kept=kept)
 
     async def unknown(self, tenant: str, spec: JobSpec) -> Refusal | None:
-        """Why the job cannot have the project it names. From now on the project counts as used."""
-        if spec.project is None:
-            return None
-        try:
-            if self._files is not None and await self._files.touch(tenant, spec.project):
-                return None
-        except OSError as error:
-            return _no_room(error)
-        message = f"the tenant has no project {spec.project}"
-        return Refusal(code="project-unknown", message=message, fix="ship it first: `ares submit` does", path="$.spec")
+        """Why the job cannot have a project it names. From now on its projects count as used."""
+        for project in projects_of(spec):
+            try:
+                if self._files is not None and await self._files.touch(tenant, project):
+                    continue
+            except OSError as error:
+                return _no_room(error)
+            message, fix = f"the tenant has no project {project}", "ship it first: `ares submit` does"
+            return Refusal(code="project-unknown", message=message, fix=fix, path="$.spec")
+        return None
 
 
 def _read(raw: bytes, bytes_max: int) -> tuple[ProjectAnswer, dict[str, int]]:

@@ -35,6 +35,7 @@ from ares.core.admit.dedup import New, Replayed, payload_sha256, resolve
 from ares.core.policy.verdict import PolicyVerdict
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
+from ares.model.job import projects_of
 from ares.model.state import RequestRecord
 from ares.ports.store import KV, Committed, Store, StoreError, Unknown
 from ares.ports.telemetry import Telemetry
@@ -108,7 +109,7 @@ class Submit:
             found = self._drafting.check(who, request)
             if isinstance(found, Refusal):
                 outcomes[place] = found
-            elif request.spec.project is not None and found.no is None:
+            elif projects_of(request.spec) and found.no is None:
                 no = await self._projects.unknown(who.tenant, request.spec)
                 checked.append((place, found._replace(no=no)))
             else:

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec.structs import replace
 
 from ares.core.admit import arrays, needs, placement, secrets
+from ares.core.image.reference import FORMS, ImageFlaw, ShippedImage, parse
 from ares.core.net.addresses import literal, refused
 from ares.core.refusal import Admission, Refusal
 from ares.core.text import span
@@ -50,7 +51,8 @@ def _size(texts: Iterable[str]) -> int:
 
 def _encodable(spec: JobSpec) -> Refusal | None:
     texts = (
-        *spec.command, *spec.env.values(), spec.workdir or "", *spec.labels.values(), *spec.selector.values(),
+        *spec.command, *spec.env.values(), spec.workdir or "", "" if spec.image is None else spec.image.ref,
+        *spec.labels.values(), *spec.selector.values(),
         *spec.residency, *(value for term in spec.affinity for value in term.values),
         *(value for term in spec.job_affinity for value in term.labels.values()),
         *(toleration.value or "" for toleration in spec.tolerations),
@@ -65,7 +67,7 @@ def _encodable(spec: JobSpec) -> Refusal | None:
 
 
 def _command(spec: JobSpec) -> Refusal | None:
-    if not spec.command or not spec.command[0].strip():
+    if (spec.image is None and not spec.command) or (spec.command and not spec.command[0].strip()):
         return Refusal(code="command-empty", message="the command is empty", fix="name a program to run")
     size = _size(spec.command)
     if size <= ARGV_BYTES_MAX:
@@ -100,6 +102,23 @@ def _project(spec: JobSpec) -> Refusal | None:
         return None
     message = f"it starts with files that were shipped, and in {spec.workdir}"
     return Refusal(code="project-and-workdir", message=message, fix="choose one: leave out project, or workdir")
+
+
+def _image(spec: JobSpec) -> Refusal | None:
+    if spec.image is None:
+        return None
+    try:
+        found = parse(spec.image.ref)
+    except ImageFlaw as flaw:
+        return Refusal(code="image-invalid", message=str(flaw), fix=f"write {FORMS}", path="$.spec.image.ref")
+    if isinstance(found, ShippedImage) == (spec.image.project is not None):
+        return None
+    if spec.image.project is not None:
+        message = f"{spec.image.ref} does not lie on the submitter's machine, and its files are shipped"
+        return Refusal(code="image-invalid", message=message, fix="leave out image.project")
+    message = f"the files of {spec.image.ref} were not shipped"
+    fix = "submit it with `ares submit --image` or the Python client, which ship them"
+    return Refusal(code="image-not-shipped", message=message, fix=fix, path="$.spec.image")
 
 
 def _labels(spec: JobSpec) -> Refusal | None:
@@ -186,8 +205,8 @@ def _dots(path: str) -> str | None:
 # ---- all of them
 
 CHECKS: tuple[Callable[[JobSpec], Refusal | None], ...] = (
-    _encodable, _command, _env, _workdir, _project, _labels, _warning, _unsafe, secrets.declared, placement.network,
-    input_references, needs.needs,
+    _encodable, _command, _env, _workdir, _project, _image, _labels, _warning, _unsafe, secrets.declared,
+    placement.network, input_references, needs.needs,
     *placement.CHECKS,
 )  # fmt: skip
 

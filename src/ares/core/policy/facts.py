@@ -78,6 +78,7 @@ _JOB: Final[dict[str, Read]] = {
     "notify": lambda job: [wish.partition(":")[0] for wish in job.spec.notify],
     "workdir": lambda job: job.spec.workdir or "",
     "project": lambda job: job.spec.project or "",
+    "image": lambda job: "" if job.spec.image is None else job.spec.image.ref,
     "priority": lambda job: job.spec.priority,
     "qos": lambda job: job.spec.qos,
     "effects": lambda job: job.spec.effects,

@@ -23,6 +23,7 @@ NAMES: Final[dict[str, tuple[Type, str]]] = {
     "job.notify": ("list(string)", "channels that are told of its end"),
     "job.workdir": ("string", "directory it starts in"),
     "job.project": ("string", "digest of the files it starts with"),
+    "job.image": ("string", "container image it runs in"),
     "job.priority": ("string", "CRITICAL, HIGH, NORMAL, LOW or BEST_EFFORT"),
     "job.qos": ("string", "guaranteed, burstable or best-effort"),
     "job.effects": ("string", "staged, fenced, idempotent or unsafe"),

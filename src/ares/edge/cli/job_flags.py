@@ -39,7 +39,7 @@ _KEYS = {
     "isolation": "isolation", "network": "network", "input_ref": "inputRefs", "cost_estimate": "costEstimate",
     "begin": "begin", "hold": "held", "after": "after", "needs_timeout": "needsTimeout",
     "on_impossible": "onImpossible",
-    "notify": "notify",
+    "notify": "notify", "image": "image",
 }  # fmt: skip
 
 
@@ -161,6 +161,12 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="K[=V]",
         callback=read_env,
         help="Environment variable; K alone copies yours.",
+    ),
+    _text(
+        "--image",
+        "REF",
+        "Container image to run in: python:3.12, docker://HOST/NAME:TAG, oci-archive:FILE, docker-archive:FILE, "
+        "oci:DIR, or dir:/DIR of its machine.",
     ),
     _texts("--secret", "NAME[:ENV]", "A secret as a variable, or as a file with NAME:file=FILE."),
     click.option(

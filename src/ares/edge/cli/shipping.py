@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ares.edge.client.brief import Sender
     from ares.edge.client.project.pack import TooMuch
     from ares.edge.client.project.ship import Shipped
+    from ares.model.job import JobSpec
 
 # Less than this is there before a bar could be read.
 _SHOWN_BYTES = 32 << 20
@@ -56,6 +57,34 @@ def ship(client: "Sender", root: "Path", *, yes: bool) -> "Shipped":
     new = f"{size_text(shipped.sent)} new" if shipped.sent else "nothing new"
     click.echo(f"shipped {printable(str(root))}: {files}, {size_text(shipped.size)}, {new}", err=True)
     return shipped
+
+
+def with_image(client: "Sender", spec: "JobSpec") -> "JobSpec":
+    """The job with its image shipped, if that lies on this machine; says so in a line."""
+    if spec.image is None or spec.image.project is not None:
+        return spec
+    from msgspec.structs import replace
+
+    from ares.edge.client.calls.projects import image_to_ship, local_image
+    from ares.edge.client.project import image as images
+    from ares.edge.client.project import ship as shipping
+    from ares.edge.client.project.pack import size_text
+
+    if (wish := image_to_ship(spec)) is None:
+        return spec
+    found = local_image(wish.ref)
+    if (known := images.known_manifest(found)) is not None and (answer := client.send(shipping.offer(known))).kept:
+        digest, size, sent = answer.sha256, answer.bytes, 0
+    else:
+        with Bars(("read", "sent"), "MiB") as bars:
+            seen = _ShippedBytes(bars)
+            with images.packed_image(found, 1 << 60, None, seen.read) as packed:
+                shipped = shipping.ship(client, packed, seen.sent)
+                images.remember_manifest(found, packed.manifest)
+        digest, size, sent = shipped.sha256, shipped.size, shipped.sent
+    new = f"{size_text(sent)} new" if sent else "nothing new"
+    click.echo(f"shipped image {printable(found.path)}: {size_text(size)}, {new}", err=True)
+    return replace(spec, image=replace(wish, project=digest))
 
 
 def _ask(much: "TooMuch") -> bool:

@@ -20,6 +20,7 @@ from ares.model.job import (
     Dataset,
     Effects,
     Gang,
+    Image,
     JobSpec,
     JobTerm,
     Need,
@@ -89,6 +90,8 @@ class JobFields(TypedDict, total=False):
     checkpoint_signal: str
     checkpoint_wait: str
     preempt: bool
+    # The container image it runs in: "python:3.12", "docker://host/name:tag", "oci-archive:FILE", "dir:/DIRECTORY".
+    image: str | Mapping[str, Any]
     env: Mapping[str, str]
     # The directory whose files the job starts with, "none" for none. Text from / on is a directory of the machine.
     workdir: str | PathLike[str]
@@ -194,6 +197,7 @@ _SHORT: Mapping[str, Callable[[Any], object]] = {
     "inputRefs": wishes.several,
     "needsTimeout": wishes.needs_timeout,
     "notify": wishes.several,
+    "image": wishes.image,
 }
 # A directory of the caller's, whose files become the specification's `project`; or, as text from / on, one of
 # the machine, as in the specification.
@@ -202,7 +206,7 @@ WORKDIR = "workdir"
 OR = "or"
 _NESTED: Mapping[str, type[msgspec.Struct]] = {
     "resources": Resources, "retry": RetryPolicy, "warn": Warn, "gang": Gang, "topology": TopologyWish,
-    "preemption": Preemption, "needsTimeout": NeedsTimeout,
+    "preemption": Preemption, "needsTimeout": NeedsTimeout, "image": Image,
 }  # fmt: skip
 _LISTED: Mapping[str, type[msgspec.Struct]] = {
     "alternatives": Resources, "affinity": NodeTerm, "jobAffinity": JobTerm, "tolerations": Toleration,
@@ -228,7 +232,10 @@ def spec_from(*layers: Mapping[str, object]) -> JobSpec:
             "command is text, but has to be a list of arguments",
             fix='write command: [python, train.py], or script: "..." for a line of shell',
         )
-    if not raw.get("command"):
+    if raw.get("image") is not None:
+        # The image may have a command of its own.
+        raw.setdefault("command", [])
+    elif not raw.get("command"):
         raise InvalidSpec("no command is given", fix="write it after --, or as command: [...] in the file")
     try:
         spec = msgspec.convert(raw, JobSpec)

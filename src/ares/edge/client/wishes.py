@@ -3,12 +3,14 @@
 Each reader takes the short text; a mapping or a list in the API's own form goes through as it is.
 """
 
+import os
 import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast, get_args
 
+from ares.core.image.reference import SHIPPED
 from ares.edge.client import units
 from ares.edge.client.errors import InvalidSpec
 from ares.model.job import PRIORITIES, TOPOLOGY_LEVELS, WarnSignal
@@ -219,6 +221,19 @@ def several(value: object) -> list[str]:
     if not all(isinstance(wish, str) for wish in listed):
         raise InvalidSpec(f"{value!r} is not text", fix="write one text, or a list of texts")
     return [str(wish) for wish in listed]
+
+
+def image(value: object) -> object:
+    """python:3.12 as it is written everywhere, or a text with its kind before it."""
+    if not isinstance(value, str):
+        return value
+    if value.startswith(("docker://", "dir:", *(f"{kind}:" for kind in SHIPPED))):
+        return {"ref": value}
+    if value.startswith(("/", ".", "~")) or os.path.exists(value):
+        kind = "oci" if os.path.isdir(value) else "oci-archive"
+        fix = f"write {kind}:{value} for one of yours, dir:/... for a directory of the machine it runs on"
+        raise InvalidSpec(f"image {value!r} is a path, and it is not said of what", fix=fix)
+    return {"ref": f"docker://{value}"}
 
 
 def secrets(value: object) -> object:

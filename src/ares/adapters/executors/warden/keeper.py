@@ -3,11 +3,16 @@ it. When the command ends, or the agent closes the keeper's socket, it ends ever
 
 import contextlib
 import fcntl
+
+# Scripts need them: in an image nothing can be imported any more.
+import hashlib  # noqa: F401  # pyright: ignore[reportUnusedImport]
+import json  # noqa: F401  # pyright: ignore[reportUnusedImport]
 import os
 import select
 import signal
 import socket
 import struct
+import sys
 import termios
 import time
 from collections.abc import Mapping
@@ -35,6 +40,9 @@ class EntryOrder(NamedTuple):
     cols: int
     # The port of the attempt to connect to. 0: a command is run.
     port: int
+    # A program of Ares' own that is run instead of a command, with `argv` as its arguments. In an image there may be no
+    # Python to run it.
+    script: str
 
 
 def keep(control: socket.socket, stdio: list[int], order: EntryOrder, slot: int, uid: int) -> NoReturn:
@@ -80,6 +88,8 @@ def _run(control: socket.socket, stdio: list[int], order: EntryOrder, uid: int) 
 
 def _started(stdio: list[int], order: EntryOrder, uid: int) -> tuple[int, int]:
     """The command's pid, and the master of its terminal or -1."""
+    if order.script:
+        return _interpreted(stdio, order, uid), -1
     if not order.tty:
         actions = tuple((os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(stdio))
         return spawn(order.argv, order.env, actions, other_user=uid >= 0), -1
@@ -100,6 +110,30 @@ def _started(stdio: list[int], order: EntryOrder, uid: int) -> tuple[int, int]:
         return spawn(order.argv, order.env, actions, other_user=uid >= 0), master
     finally:
         os.close(slave)
+
+
+def _interpreted(stdio: list[int], order: EntryOrder, uid: int) -> int:
+    """Runs a script in a child of this very interpreter, with the rights of the attempt's commands and no others."""
+    if pid := os.fork():
+        return pid
+    code = 1
+    try:
+        os.setsid()
+        for number, fd in enumerate(stdio):
+            os.dup2(fd, number)
+        # Files of the slot lead out of the image.
+        os.closerange(len(stdio), os.sysconf("SC_OPEN_MAX"))
+        privileges.give_up(uid)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        sys.argv = ["ares", *order.argv]
+        exec(compile(order.script, "ares", "exec"), {"__name__": "__main__"})  # noqa: S102 - Ares' own text
+        code = 0
+    except SystemExit as ended:
+        os.write(2, f"{ended.code}\n".encode(errors="replace"))
+    except Exception as error:
+        os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace"))
+    finally:
+        os._exit(code)
 
 
 def set_size(terminal: int, rows: int, cols: int) -> None:

@@ -27,6 +27,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_SECCOMP = 22
 _SECCOMP_FILTER = 2
+SET_DUMPABLE: Final = 4
 CAPBSET_DROP: Final = 24
 SET_SECUREBITS: Final = 28
 SET_NO_NEW_PRIVS: Final = 38
@@ -51,6 +52,7 @@ MPOL_PREFERRED: Final = 1
 MPOL_BIND: Final = 2
 # The C library has no function for it: the number of the system call differs between machines.
 _SET_MEMPOLICY: Final = {"x86_64": 238, "aarch64": 237, "riscv64": 237, "ppc64le": 261, "s390x": 270}
+_CAPABILITY_VERSION: Final = 0x20080522
 _WORD_BITS: Final = 64
 _SIOCSIFFLAGS: Final = 0x8914
 _IFF_UP: Final = 1
@@ -175,6 +177,11 @@ def loopback_up() -> None:
 
 def process_control(option: int, value: int) -> None:
     _call("prctl", option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+
+
+def drop_capabilities() -> None:
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    _call("capset", header, (ctypes.c_uint32 * 6)())
 
 
 def filter_calls(program: ctypes.Structure) -> None:

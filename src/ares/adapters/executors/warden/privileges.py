@@ -46,6 +46,15 @@ def become(uid: int, groups: Sequence[int]) -> None:
     os.setresuid(uid, uid, uid)
 
 
+def give_up(uid: int) -> None:
+    """Becomes that user, -1: stays the present one, without any capability and closed to other processes' eyes."""
+    if uid >= 0:
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    kernel.drop_capabilities()
+    kernel.process_control(kernel.SET_DUMPABLE, 0)
+
+
 @contextlib.contextmanager
 def starting_as(uid: int) -> Generator[None, None, None]:
     """Sets the real user id during the block. A child that resets its effective id to it runs as that user. -1: no

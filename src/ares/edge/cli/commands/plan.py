@@ -31,9 +31,15 @@ def plan(ctx: click.Context, command: tuple[str, ...], output: str, **flags: Any
     displace; and the smallest change that would start it now. Exit code 0 if it would start now,
     3 if it would wait.
     """
+    from msgspec import structs
+
     from ares.edge.client.calls import calls
+    from ares.edge.client.calls.projects import image_to_ship
 
     spec = asked(layers(command, flags))
+    if (image := image_to_ship(spec)) is not None:
+        # Its files are not shipped for this, and do not decide anything.
+        spec = structs.replace(spec, image=structs.replace(image, project="0" * 64))
     call = calls.plan(spec)
     raw: Any = connect(ctx).send(call.raw())
     if not print_objects(output, raw, lambda _: []):

@@ -11,7 +11,7 @@ import click
 from ares.edge.cli.connect import connect, connect_briefly
 from ares.edge.cli.job_flags import asked, flow_file, job_options, layers
 from ares.edge.cli.render.output import output_option, print_objects
-from ares.edge.cli.shipping import directory, ship
+from ares.edge.cli.shipping import directory, ship, with_image
 
 if TYPE_CHECKING:
     from ares.edge.client.brief import BriefClient, Sender
@@ -68,6 +68,7 @@ def submit(
         import msgspec
 
         spec = msgspec.structs.replace(spec, project=ship(client, root, yes=yes).sha256)
+    spec = with_image(client, spec)
     from ares.edge.client.calls import calls
 
     raw: Any = client.send(calls.submit(spec, flags["request_id"] or calls.new_request_id()).raw())

@@ -6,13 +6,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ares.core.image.reference import SHIPPED, ImageFlaw, ShippedImage, parse
 from ares.edge.client.ask import of_the_machine
+from ares.edge.client.errors import InvalidSpec
 from ares.edge.client.project.aside import AsyncWorkAside, WorkAside
 from ares.edge.client.project.digests import OnBytes
-from ares.edge.client.project.pack import Ask, default_directory, directory_of
+from ares.edge.client.project.image import known_manifest, packed_image, remember_manifest
+from ares.edge.client.project.pack import Ask, Packed, default_directory, directory_of
 from ares.edge.client.project.ship import Directory, Shipped, ShipProgress, offer, packed_of
 from ares.edge.client.sending import AsyncSends, Sends
-from ares.model.job import JobSpec
+from ares.model.job import Image, JobSpec
+
+# An image is named one by one: nothing in it is there by mistake.
+_ANY = 1 << 60
 
 
 def wished(spec: JobSpec | None, ask: dict[str, Any]) -> Directory | None:
@@ -36,6 +42,25 @@ def _told(shipped: Shipped, spec: JobSpec) -> JobSpec:
     return replace(spec, project=shipped.sha256)
 
 
+def image_to_ship(spec: JobSpec) -> Image | None:
+    """The job's image, if it lies on this machine and was not shipped yet."""
+    image = spec.image
+    if image is None or image.project is not None or not image.ref.startswith(tuple(f"{kind}:" for kind in SHIPPED)):
+        return None
+    return image
+
+
+def local_image(ref: str) -> ShippedImage:
+    """Raises InvalidSpec."""
+    try:
+        found = parse(ref)
+    except ImageFlaw as flaw:
+        raise InvalidSpec(str(flaw), fix="name an archive or a directory of yours") from None
+    if not isinstance(found, ShippedImage):
+        raise InvalidSpec(f"{ref} does not lie on this machine", fix="submit with it: its node fetches it")
+    return found
+
+
 def _nothing(_: int) -> None:
     return
 
@@ -55,6 +80,9 @@ class AsyncProjectMethods(AsyncSends):
         """Ships a directory for jobs to start with: what the server has already is not sent again. More new bytes than
         `limit` are refused, unless `ask` says yes."""
         packed = await AsyncWorkAside.run(partial(packed_of, directory, limit, ask, on_read))
+        return await self._sent(packed, on_sent)
+
+    async def _sent(self, packed: Packed, on_sent: OnBytes = _nothing) -> Shipped:
         answer = await self.send(offer(packed.manifest))
         progress = ShipProgress(packed, answer.missing, on_sent)
         if answer.missing:
@@ -74,7 +102,22 @@ class AsyncProjectMethods(AsyncSends):
     async def _with_files(self, given: JobSpec | None, spec: JobSpec, ask: dict[str, Any]) -> JobSpec:
         """The job with the project that it is to start with."""
         wish = directory_of(wished(given, ask))
-        return spec if wish is None else _told(await self.ship(wish), spec)
+        if wish is not None:
+            spec = _told(await self.ship(wish), spec)
+        if (image := image_to_ship(spec)) is not None:
+            spec = replace(spec, image=Image(ref=image.ref, project=(await self.ship_image(image.ref)).sha256))
+        return spec
+
+    async def ship_image(self, ref: str) -> Shipped:
+        """Ships an image of this machine for jobs to run in: "oci-archive:FILE", "docker-archive:FILE" or
+        "oci:DIRECTORY". `submit` does it by itself."""
+        image = local_image(ref)
+        if (known := known_manifest(image)) is not None and (answer := await self.send(offer(known))).kept:
+            return Shipped(answer.sha256, image.path, answer.files, answer.bytes, 0)
+        with packed_image(image, _ANY, None, _nothing) as packed:
+            shipped = await self._sent(packed)
+            remember_manifest(image, packed.manifest)
+            return shipped
 
 
 class ProjectMethods(Sends):
@@ -92,6 +135,9 @@ class ProjectMethods(Sends):
         """Ships a directory for jobs to start with: what the server has already is not sent again. More new bytes than
         `limit` are refused, unless `ask` says yes."""
         packed = WorkAside.run(partial(packed_of, directory, limit, ask, on_read))
+        return self._sent(packed, on_sent)
+
+    def _sent(self, packed: Packed, on_sent: OnBytes = _nothing) -> Shipped:
         answer = self.send(offer(packed.manifest))
         progress = ShipProgress(packed, answer.missing, on_sent)
         if answer.missing:
@@ -111,4 +157,19 @@ class ProjectMethods(Sends):
     def _with_files(self, given: JobSpec | None, spec: JobSpec, ask: dict[str, Any]) -> JobSpec:
         """The job with the project that it is to start with."""
         wish = directory_of(wished(given, ask))
-        return spec if wish is None else _told(self.ship(wish), spec)
+        if wish is not None:
+            spec = _told(self.ship(wish), spec)
+        if (image := image_to_ship(spec)) is not None:
+            spec = replace(spec, image=Image(ref=image.ref, project=(self.ship_image(image.ref)).sha256))
+        return spec
+
+    def ship_image(self, ref: str) -> Shipped:
+        """Ships an image of this machine for jobs to run in: "oci-archive:FILE", "docker-archive:FILE" or
+        "oci:DIRECTORY". `submit` does it by itself."""
+        image = local_image(ref)
+        if (known := known_manifest(image)) is not None and (answer := self.send(offer(known))).kept:
+            return Shipped(answer.sha256, image.path, answer.files, answer.bytes, 0)
+        with packed_image(image, _ANY, None, _nothing) as packed:
+            shipped = self._sent(packed)
+            remember_manifest(image, packed.manifest)
+            return shipped

@@ -110,13 +110,18 @@ def default_directory() -> tuple[Path | None, str]:
 def pack(root: Path, *, limit: int = LIMIT_BYTES, ask: Ask | None = None, on_bytes: OnBytes = lambda _: None) -> Packed:
     """Reads what is new. Raises InvalidSpec when it cannot be shipped."""
     found = scan(root)
-    memory = DigestMemory(found.root)
+    return packed(found, DigestMemory(found.root), limit, ask, on_bytes)
+
+
+def packed(found: Scanned, memory: DigestMemory | None, limit: int, ask: Ask | None, on_bytes: OnBytes) -> Packed:
+    """Files that were found, ready to be sent. Without a memory all of them are read."""
     files = [entry for entry in found.entries if entry.kind == "file"]
-    known = {entry.path: parts for entry in files if (parts := memory.of(entry)) is not None}
+    known = {entry.path: parts for entry in files if memory is not None and (parts := memory.of(entry)) is not None}
     fresh = [entry for entry in files if entry.path not in known]
     _ask_about(found, fresh, limit, ask)
     known |= digest_all(found.root, fresh, on_bytes)
-    memory.remember((entry, known[entry.path]) for entry in files)
+    if memory is not None:
+        memory.remember((entry, known[entry.path]) for entry in files)
     places: dict[str, tuple[FoundEntry, int]] = {}
     for entry in files:
         for number, part in enumerate(known[entry.path]):

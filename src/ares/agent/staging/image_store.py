@@ -1,0 +1,245 @@
+"""Images that this node has unpacked: `cache/<tenant>/images/<digest>/root`, bounded, the longest unused removed first.
+
+Tenants share nothing: an image that is there at once would tell of another tenant's work, and its files belong to the
+tenant's user.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from ares.agent.staging import image_unpacker
+from ares.agent.staging.stager import StagingFailed
+from ares.agent.staging.unpack import NotWanted
+from ares.core.image.layout import ImageConfig, RunConfig
+from ares.core.image.run import ImageUser
+
+_log = structlog.get_logger(__name__)
+
+_IMAGES: Final = "images"
+_ROOT: Final = "root"
+_RECORD: Final = "image.json"
+_DRAFT: Final = ".draft-"
+_LOOK_S: Final = 0.1
+# Each takes a core.
+_AT_ONCE: Final = 2
+
+
+class ImageLimits(msgspec.Struct, frozen=True):
+    # Of all images on the node.
+    bytes_max: int = 20 << 30
+    files_max: int = 2_000_000
+    # Of one, unpacked.
+    image_bytes_max: int = 20 << 30
+    image_files_max: int = 500_000
+
+
+class ImageTerms(msgspec.Struct, frozen=True):
+    """What the operator allows."""
+
+    # Directories below which unpacked images lie that jobs may name.
+    roots: tuple[str, ...] = ()
+    # Ares' own files, which no image may hold.
+    own: tuple[str, ...] = ()
+
+
+class LayerFiles(msgspec.Struct, frozen=True):
+    """A layer as it came: files that make it up in order, its digest and size, and the digest it has unpacked."""
+
+    files: tuple[str, ...]
+    digest: str
+    size: int
+    diff_id: str
+
+
+class UnpackedImage(msgspec.Struct, frozen=True):
+    """What is recorded of an image beside its files."""
+
+    fingerprint: str
+    files: int
+    bytes: int
+    run: RunConfig
+    user: ImageUser
+
+
+class ImageStore:
+    """What is pinned is changed by the agent's loop alone; files are made and removed in threads."""
+
+    def __init__(self, root: Path, limits: ImageLimits) -> None:
+        self._root = root
+        self.limits = limits
+        self._pinned: Counter[str] = Counter()
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._working = asyncio.Semaphore(_AT_ONCE)
+        # Those whose files were found as they were made, since this agent began.
+        self._sound: set[str] = set()
+        self._numbers = itertools.count()
+
+    def open(self) -> None:
+        """Removes what an agent that was killed had not finished."""
+        for path in self._root.glob(f"*/{_IMAGES}/{_DRAFT}*"):
+            _remove(path)
+
+    def folder(self, tenant: str, digest: str) -> Path:
+        return self._root / tenant / _IMAGES / digest.removeprefix("sha256:")
+
+    def root(self, tenant: str, digest: str) -> str:
+        return str(self.folder(tenant, digest) / _ROOT)
+
+    @contextlib.contextmanager
+    def pinned(self, tenant: str, digest: str) -> Generator[None]:
+        """The image is not removed during the block."""
+        key = str(self.folder(tenant, digest))
+        self._pinned[key] += 1
+        try:
+            yield
+        finally:
+            self._pinned[key] -= 1
+            self._pinned = +self._pinned
+
+    def turn(self, tenant: str, digest: str) -> asyncio.Lock:
+        """Attempts of one image that start together unpack it once."""
+        return self._turns.setdefault(str(self.folder(tenant, digest)), asyncio.Lock())
+
+    async def find(self, tenant: str, digest: str, uid: int | None) -> UnpackedImage | None:
+        """The image, if it is here and as it was made. The caller has its turn and a pin."""
+        folder = self.folder(tenant, digest)
+        try:
+            record = msgspec.json.decode((folder / _RECORD).read_bytes(), type=UnpackedImage)
+            os.utime(folder / _RECORD)
+        except (OSError, msgspec.MsgspecError):
+            return None
+        if str(folder) in self._sound:
+            return record
+        seen = await self._run({"root": str(folder / _ROOT), "uid": uid, "layers": [], "user": ""}, lambda: True)
+        if seen.get("fingerprint") != record.fingerprint:
+            _log.warning("image.damaged", digest=digest, tenant=tenant)
+            return None
+        self._sound.add(str(folder))
+        return record
+
+    async def add(
+        self, tenant: str, digest: str, config: ImageConfig, layers: Sequence[LayerFiles], uid: int | None, wanted: Any
+    ) -> UnpackedImage:
+        """Unpacks an image, whole or not at all. Raises StagingFailed, NotWanted and OSError."""
+        folder, run = self.folder(tenant, digest), config.config or RunConfig()
+        draft = folder.with_name(f"{_DRAFT}{next(self._numbers)}-{folder.name}")
+        await asyncio.to_thread(_prepare, draft, uid)
+        try:
+            asked = {
+                "root": str(draft / _ROOT), "uid": uid, "user": run.user or "",
+                "layers": [msgspec.to_builtins(layer) for layer in layers],
+                "bytes_max": self.limits.image_bytes_max, "entries_max": self.limits.image_files_max,
+            }  # fmt: skip
+            made = await self._run(asked, wanted)
+            if "flaw" in made:
+                raise StagingFailed(f"the image cannot be used: {made['flaw']}")
+            record = UnpackedImage(
+                made["fingerprint"], made["files"], made["bytes"], run, ImageUser(made["name"], made["home"])
+            )
+            await asyncio.to_thread(self._take, draft, folder, record)
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(_remove, draft))
+            raise
+        self._sound.add(str(folder))
+        return record
+
+    def _take(self, draft: Path, folder: Path, record: UnpackedImage) -> None:
+        (draft / _RECORD).write_bytes(msgspec.json.encode(record))
+        self._make_room(record)
+        if folder.exists():
+            # It was damaged. Attempts that run in it keep what they have open.
+            _remove(folder)
+        draft.rename(folder)
+
+    def _make_room(self, new: UnpackedImage) -> None:
+        """Removes the longest unused until all fit."""
+        found = list[tuple[int, Path, UnpackedImage]]()
+        for path in self._root.glob(f"*/{_IMAGES}/*/{_RECORD}"):
+            if path.parent.name.startswith("."):
+                continue
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                record = msgspec.json.decode(path.read_bytes(), type=UnpackedImage)
+                found.append((path.stat().st_mtime_ns, path.parent, record))
+        size = new.bytes + sum(record.bytes for _, _, record in found)
+        files = new.files + sum(record.files for _, _, record in found)
+        for _, folder, record in sorted(found, key=lambda image: image[0]):
+            if size <= self.limits.bytes_max and files <= self.limits.files_max:
+                break
+            if not self._pinned[str(folder)]:
+                _remove(folder)
+                self._sound.discard(str(folder))
+                size, files = size - record.bytes, files - record.files
+
+    async def _run(self, asked: dict[str, Any], wanted: Any) -> dict[str, Any]:
+        """Runs the unpacker; ends it when the attempt is told to end."""
+        async with self._working:
+            running = _Unpacker(asked)
+            try:
+                while not await asyncio.to_thread(running.ended, _LOOK_S):
+                    if not wanted():
+                        raise NotWanted
+            finally:
+                running.end()
+            return running.answer()
+
+
+class _Unpacker:
+    """The program that unpacks, while it runs."""
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        # The parts of the standard library that it needs, and nothing of the agent's own environment.
+        argv = [sys.executable, "-I", "-S", "-X", "utf8", image_unpacker.__file__]
+        self._process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={}, cwd="/"
+        )
+        self._said: tuple[bytes, bytes] = (b"", b"")
+        self._talk = threading.Thread(target=self._exchange, args=(json.dumps(asked).encode(),), daemon=True)
+        self._talk.start()
+
+    def _exchange(self, asked: bytes) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._said = self._process.communicate(asked)
+
+    def ended(self, within_s: float) -> bool:
+        self._talk.join(within_s)
+        return not self._talk.is_alive()
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._talk.join()
+
+    def answer(self) -> dict[str, Any]:
+        out, err = self._said
+        try:
+            return json.loads(out)
+        except ValueError:
+            why = err.decode(errors="replace").strip().rpartition("\n")[2] or f"exit code {self._process.returncode}"
+            raise StagingFailed(f"the image cannot be unpacked here: {why}") from None
+
+
+def _prepare(draft: Path, uid: int | None) -> None:
+    root = draft / _ROOT
+    root.mkdir(mode=0o755, parents=True)
+    draft.chmod(0o700)
+    if uid is not None:
+        os.chown(root, uid, uid)
+
+
+def _remove(folder: Path) -> None:
+    """Every directory in it lets its owner in."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,42 @@
+"""What an attempt needs on its node before its process starts: its files, then its image."""
+
+import msgspec
+
+from ares.agent.attempts.attempt import Attempt
+from ares.agent.staging.images import Images
+from ares.agent.staging.stager import Stager, StagingFailed
+from ares.model.job import JobSpec
+from ares.ports.executor import Launch
+
+
+class Preparation:
+    """One for all attempts of a node. `stager` and `images` are None where there can be none."""
+
+    def __init__(self, stager: Stager | None, images: Images | None) -> None:
+        self._stager = stager
+        self._images = images
+
+    @staticmethod
+    def needed(spec: JobSpec) -> bool:
+        return spec.project is not None or spec.image is not None
+
+    async def prepare(self, attempt: Attempt, launch: Launch) -> Launch:
+        """The launch with all that the attempt asked for. Raises StagingFailed, and NotWanted when it is to end."""
+        start = attempt.start
+        if start.spec.project is not None:
+            if self._stager is None:
+                raise StagingFailed("this node cannot fetch the files of a project")
+            await self._stager.stage(start, attempt.folder.work, launch.uid, lambda: not attempt.fenced)
+        if start.spec.image is not None:
+            if self._images is None:
+                raise StagingFailed("this node runs no images")
+            layer, uid = attempt.folder.layer, launch.uid
+            attempt.image = await self._images.stage(start, layer, uid, lambda: not attempt.fenced)
+            launch = attempt.image.dress(launch, start.spec)
+        return msgspec.structs.replace(launch, deadline=attempt.deadline)
+
+    def ended(self, attempt: Attempt) -> None:
+        """No process of the attempt is left."""
+        if attempt.image is not None:
+            attempt.image.release()
+            attempt.image = None
