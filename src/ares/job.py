@@ -8,15 +8,19 @@
     open(f"{job.output_dir}/model.pt", "wb")  # files left there are handed over when the job succeeds
     job.world().rank, job.world().size    # of a gang: who takes part now
     job.on_resize(rebuild)                # called with the new world
+    job.submit(["python", "part.py"], memory="4G")  # another job; this one was submitted with --children N
 
 Standard library only, so that it can be imported in any job's environment.
 """
 
 import json
 import os
+import re
 import signal
+import socket
+import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 RESULT_BYTES_MAX = 64 * 1024
@@ -74,6 +78,14 @@ class World(NamedTuple):
     peers: tuple[Peer, ...]
 
 
+class SubmitRefused(RuntimeError):
+    """The job was not made. `code` says why to programs, `fix` what to do to people."""
+
+    def __init__(self, code: str, message: str, fix: str = "") -> None:
+        super().__init__(f"{message}; {fix}" if fix else message)
+        self.code, self.message, self.fix = code, message, fix
+
+
 class NotInJob(RuntimeError):
     """This process was not started by Ares as part of a job."""
 
@@ -123,6 +135,102 @@ def on_resize(callback: Callable[[World], object]) -> None:
     if not name:
         raise NotInJob("ARES_RESIZE_SIGNAL is not set: submit the job with gang.resizeSignal, such as SIGUSR2")
     signal.signal(signal.Signals[name], lambda _number, _frame: callback(world()))
+
+
+def submit(
+    command: Sequence[str],
+    *,
+    name: str | None = None,
+    cpus: float | None = None,
+    memory: str | None = None,
+    gpus: int | None = None,
+    time: str | None = None,
+    env: Mapping[str, str] | None = None,
+    after: str | Sequence[str] = (),
+    call: int | None = None,
+    detached: bool = False,
+    spec: Mapping[str, Any] | None = None,
+) -> str:
+    """Submits another job and returns its id. It starts with this job's files, and is cancelled with this job unless
+    it is detached.
+
+    Calls are numbered from 1 in the order they are made: a repeated attempt that makes the same calls gets the same
+    jobs. Where the order may differ, give each job its number by `call`. `spec` has further fields as the API names
+    them. The job needs `--children N` itself."""
+    asked: dict[str, Any] = {**(spec or {}), "command": list(command)}
+    resources = dict(asked.get("resources", {}))
+    resources |= {} if cpus is None else {"cpuMilli": round(cpus * 1000)}
+    resources |= {} if memory is None else {"memoryMib": _amount("memory", memory, _MEBIBYTES)}
+    resources |= {} if gpus is None else {"gpus": gpus}
+    said: dict[str, Any] = {"name": name, "resources": resources or None, "env": None if env is None else dict(env)}
+    said["timeLimitS"] = None if time is None else _amount("time", time, _SECONDS)
+    asked |= {key: value for key, value in said.items() if value is not None}
+    needs = [_need(text) for text in ([after] if isinstance(after, str) else after)]
+    asked |= {"needs": [*asked.get("needs", ()), *needs]} if needs else {}
+    return submit_spec(asked, call, detached)["job"]
+
+
+def submit_spec(spec: Mapping[str, Any], call: int | None = None, detached: bool = False) -> dict[str, Any]:
+    """Submits a job as the API has it. The answer has `job` and `replayed`."""
+    if not os.environ.get("ARES_SUBMIT_SOCKET"):
+        _environment("ARES_JOB_ID")
+        raise SubmitRefused(
+            "not-allowed", "this job may submit no jobs", "submit it with `ares submit --children N`; of a gang, rank 0"
+        )
+    wish = json.dumps({"spec": spec, "call": call, "detached": detached}).encode()
+    try:
+        answer = json.loads(_asked(_environment("ARES_SUBMIT_SOCKET"), wish))
+    except (OSError, EOFError) as error:
+        raise SubmitRefused(
+            "store-unavailable", f"no answer came: {error}", "make the same call again, with its number"
+        ) from error
+    if answer.get("code"):
+        raise SubmitRefused(answer["code"], answer.get("message", ""), answer.get("fix", ""))
+    return {"job": answer["job"], "replayed": answer.get("replayed", False)}
+
+
+_LENGTH = struct.Struct("!I")
+_MEBIBYTES = {"M": 1, "G": 1024, "T": 1024 * 1024}
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_AFTER = {"ok": "success", "fail": "failure", "any": "end", "start": "start"}
+
+
+def _amount(what: str, text: str, units: Mapping[str, int]) -> int:
+    match = re.fullmatch(rf"(\d+(?:\.\d+)?)([{''.join(units)}])(?:i?B?)", text)
+    if match is None:
+        raise ValueError(f"{what} is {text!r}; write a number and one of {', '.join(units)}, such as 4{[*units][1]}")
+    return max(1, round(float(match[1]) * units[match[2]]))
+
+
+def _need(text: str) -> dict[str, str]:
+    on, _, of = text.partition(":")
+    if on not in _AFTER or not of:
+        raise ValueError(f"after has {text!r}; write it like ok:ID, fail:ID, any:ID or start:ID")
+    return {"job": of, "on": _AFTER[on]}
+
+
+def _asked(path: str, wish: bytes) -> bytes:
+    folder, name = os.path.split(path)
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
+            # By way of the directory: the name of a socket has at most 107 bytes.
+            door.connect(path if len(path) < 100 else f"/proc/self/fd/{directory}/{name}")
+            door.sendall(_LENGTH.pack(len(wish)) + wish)
+            (size,) = _LENGTH.unpack(_received(door, _LENGTH.size))
+            return _received(door, size)
+    finally:
+        os.close(directory)
+
+
+def _received(door: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        data = door.recv(size - len(found))
+        if not data:
+            raise EOFError("the agent hung up; it takes 4 calls at once")
+        found += data
+    return found
 
 
 def _write(variable: str, data: bytes) -> None:

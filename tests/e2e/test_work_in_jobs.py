@@ -222,3 +222,38 @@ def test_top_and_show_tell_what_a_job_uses(shared: Platform) -> None:
     assert "node-a" in shared.cli("top", "--by", "node", "--once").out
     assert "Uses now" in shared.cli("show", busy).out
     shared.cli("cancel", busy)
+
+
+FAMILY = """\
+import os, subprocess, sys
+from ares import job
+if len(sys.argv) > 1:
+    print("part", sys.argv[1], "of", open("note.txt").read().strip())
+    raise SystemExit
+first = job.submit([sys.executable, "family.py", "1"], name="part", memory="64M")
+command = [sys.executable, "family.py", "2"]
+again = [sys.executable, "-m", "ares", "submit", "-o", "name", "--memory", "64M", "--", *command]
+second = subprocess.run(again, check=True, capture_output=True, text=True).stdout.strip()
+try:
+    job.submit(["true"])
+except job.SubmitRefused as no:
+    job.result([first, second, no.code])
+"""
+
+
+def test_a_job_submits_jobs_without_a_credential_or_a_network(shared: Platform, tmp_path: Path) -> None:
+    (tmp_path / "family.py").write_text(FAMILY)
+    (tmp_path / "note.txt").write_text("the project")
+    asked = ("submit", "--workdir", str(tmp_path), "--children", "2", "--network", "none", "--wait", "-o", "name")
+    ran = shared.cli(*asked, "--", sys.executable, "family.py")
+    assert ran.code == 0, ran
+    job = ran.out.split()[0]
+    detail = shared.client().wait(job, 60)
+    assert detail.result is not None
+    first, second, refused = detail.result.value
+    assert refused == "not-allowed"
+    for number, child in enumerate((first, second), start=1):
+        shared.client().wait(child, 60)
+        assert shared.cli("logs", child).out == f"part {number} of the project\n"
+        assert f"Child of    {job}, by its call {number}" in shared.cli("show", child).out
+    assert "Children    2 of 2: 2 SUCCEEDED; the newest are part" in shared.cli("show", job).out

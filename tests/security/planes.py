@@ -145,6 +145,7 @@ class Planes:
             replica.sessions,
             replica.staging,
             replica.job_sessions,
+            replica.children,
             replica.tokens,
             replica.authority,
             replica.audit,

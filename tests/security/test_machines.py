@@ -455,6 +455,7 @@ async def test_a_nodes_token_that_is_revoked_ends_its_stream(plane: Plane) -> No
         replica.sessions,
         replica.staging,
         replica.job_sessions,
+        replica.children,
         replica.tokens,
         replica.authority,
         replica.audit,

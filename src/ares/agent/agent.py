@@ -1,6 +1,7 @@
 """The agent: one process per node, from start-up to its farewell."""
 
 import asyncio
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,11 @@ from typing import Any
 import msgspec
 import structlog
 
+from ares.agent.attempts.attempt import Attempt
 from ares.agent.attempts.attempts import Attempts
 from ares.agent.attempts.secret_store import Shelter
 from ares.agent.attempts.workspace import Workspace
+from ares.agent.entry.child_door import ChildDoor
 from ares.agent.entry.entrance import Entrance
 from ares.agent.files.disk import DiskGuard, free_bytes
 from ares.agent.files.outputs import Collect, collect
@@ -25,10 +28,11 @@ from ares.agent.staging.images import Images
 from ares.agent.staging.preparation import Preparation
 from ares.agent.staging.stager import Stager
 from ares.model.isolation import shortfall
+from ares.model.link import ChildAnswer, ChildCall
 from ares.model.node import NodeInfo
 from ares.ports.clock import Clock, Rng
-from ares.ports.executor import Executor
-from ares.ports.link import FileLink, Link
+from ares.ports.executor import Doors, Executor
+from ares.ports.link import ChildLink, FileLink, Link
 from ares.ports.registry import Registry
 from ares.ports.witness import Witness
 
@@ -37,6 +41,7 @@ _log = structlog.get_logger(__name__)
 _CHECK_S = 0.02
 # How long after the last SIGKILL processes may take to vanish.
 _KILL_S = 5.0
+_ASKING_MAX = 4
 
 
 class Agent:
@@ -58,6 +63,8 @@ class Agent:
         witness: Witness | None = None,
         files: FileLink | None = None,
         registry: Registry | None = None,
+        children: ChildLink | None = None,
+        doors: Doors | None = None,
     ) -> None:
         self._info = info
         self._link = link
@@ -74,6 +81,10 @@ class Agent:
         self._files = files
         # By which images come that jobs name at registries. None: by none.
         self._registry = registry
+        # By which jobs submit jobs, and where they call for it. None: they cannot from here.
+        self._children, self._doors = children, doors
+        # All attempts together: the control plane has others to serve.
+        self._asking = asyncio.Semaphore(_ASKING_MAX)
         self._cache = NodeCache(state_dir / "cache", self._settings.cache_bytes_max)
         self._images = ImageStore(state_dir / "cache", self._settings.image_limits)
         self._workspace = Workspace(state_dir)
@@ -115,6 +126,7 @@ class Agent:
             settings=self._settings,
             preparation=self._preparation(),
             collect=self._collect,
+            open_door=self._door,
         )
         entrance = Entrance(info, attempts, self._settings, self._clock)
         conversation = Conversation(
@@ -160,6 +172,19 @@ class Agent:
             stager = Stager(self._cache, partial(self._files.fetch, self._credential), self._clock)
         self._images.open()
         return Preparation(stager, Images(self._images, stager, self._registry, settings.image_terms))
+
+    def _door(self, attempt: Attempt, uid: int | None) -> ChildDoor | None:
+        """For a job that may submit jobs, and for its first rank."""
+        link, doors = self._children, self._doors
+        if link is None or doors is None or not attempt.start.spec.children or attempt.start.placement.rank:
+            return None
+
+        async def submit(call: ChildCall) -> ChildAnswer:
+            async with self._asking:
+                return await link.submit_child(self._credential, call)
+
+        door = doors.open(attempt.folder.path, os.path.basename(attempt.folder.door))
+        return ChildDoor(attempt, uid, door, submit, self._clock)
 
     def _guard(self, attempts: Attempts) -> DiskGuard:
         root = str(self._workspace.root)

@@ -55,6 +55,8 @@ class FlowJob(Shown, frozen=True):
     reason: str = ""
     started_at: float | None = None
     ended_at: float | None = None
+    # How many jobs it submitted while it ran, by phase.
+    child_counts: dict[Phase, int] = {}
 
 
 class FlowDetail(Shown, frozen=True):

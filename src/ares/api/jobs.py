@@ -50,6 +50,15 @@ class JobPage(Record, frozen=True):
     mock_gpus: tuple[str, ...] = ()
 
 
+class ChildJob(Record, frozen=True):
+    """A job that a job submitted, by the number of its call."""
+
+    id: str
+    name: str
+    phase: Phase
+    call: int
+
+
 class JobDetail(Record, frozen=True):
     """One job as its owner sees it."""
 
@@ -69,6 +78,9 @@ class JobDetail(Record, frozen=True):
     deadline: DeadlineSeen | None = None
     # The GPUs it holds or held are mock ones: numbers without a device.
     mock_gpus: bool = False
+    # How many jobs it submitted while it ran, by phase, and the newest of them.
+    child_counts: dict[Phase, int] | None = None
+    children: tuple[ChildJob, ...] = ()
 
 
 class OutputList(Record, frozen=True, omit_defaults=False):

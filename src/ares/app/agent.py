@@ -17,6 +17,7 @@ from ares.adapters.certificates.x509 import X509Requests
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.devices.presets import UnknownMock
 from ares.adapters.devices.system import SystemDevices
+from ares.adapters.doors import UnixDoors
 from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.executors.terms import SandboxTerms
 from ares.adapters.links.grpc import GrpcLink
@@ -159,6 +160,8 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
         witness=LockWitness(),
         files=link,
         registry=HttpRegistry(config.node.images.registries),
+        children=link,
+        doors=UnixDoors(),
     )
     beside = [asyncio.create_task(_stop_agent(stop, agent))]
     if config.node.notice_file:

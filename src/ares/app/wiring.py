@@ -209,6 +209,7 @@ class ControlPlane:
             replica.sessions,
             replica.staging,
             replica.job_sessions,
+            replica.children,
             replica.tokens,
             replica.authority,
             replica.audit,

@@ -24,6 +24,8 @@ from ares.control.execution.sessions import Sessions
 from ares.control.execution.staging import Staging
 from ares.control.execution.transitions import Transitions
 from ares.control.execution.uploads import Uploads
+from ares.control.flow.child_index import ChildIndex
+from ares.control.flow.children import ChildCancels, Children
 from ares.control.flow.flow_index import FlowIndex
 from ares.control.flow.releases import Releases
 from ares.control.flow.submission import FlowSubmission
@@ -148,7 +150,7 @@ class Replica:
         reasons = WaitingReasons(view, self.flow_index, clock)
         self.jobs = Jobs(
             store, view, self.transitions, self.submit, self.expanding, planner, self.deadlines, reasons, self._cursors,
-            clock, self._growth,
+            clock, self._growth, self.child_index,
         )  # fmt: skip
         self.steering = Steering(
             view, Records(store, view), self.jobs.listing, self.transitions, self.updates, self.expanding
@@ -192,6 +194,7 @@ class Replica:
         self.monitor.noted = self.quarantine.note
         self.requeue = Requeue(view, transitions, clock, self.alerts, terms.retries_per_minute, self._growth.grow)
         self.releases = Releases(view, self.flow_index, transitions, clock)
+        self.child_cancels = ChildCancels(view, self.child_index, transitions, clock)
         self.settling = Settling(store, clock, terms.timing, terms.epoch)
         self.schedule = SchedulerLoop(
             view, planner, self.proposer, transitions, self.decisions, clock, telemetry, linger_s=terms.linger_s,
@@ -244,10 +247,12 @@ class Replica:
             store, writer, view, deadlines, drafting, self.expanding, admissions, self.projects, self.alerts, telemetry
         )
         self.flow_index = FlowIndex(view)
+        self.child_index = ChildIndex(view)
+        self.children = Children(view, submit, self._standing, self.audit, clock)
         flows = FlowSubmission(
             store, view, submit, drafting, self.expanding, self.projects, clock, ports.rng, telemetry, terms.epoch
         )
-        self.workflows = Workflows(store, view, self.flow_index, flows, self.transitions, clock)
+        self.workflows = Workflows(store, view, self.flow_index, self.child_index, flows, self.transitions, clock)
         return submit
 
     def _audit(self, ports: Ports, terms: ReplicaTerms) -> None:
@@ -312,6 +317,7 @@ class Replica:
             self.monitor.run(),
             self.requeue.run(),
             self.releases.run(),
+            self.child_cancels.run(),
             self.workflows.abandoned.run(),
             self.quarantine.run(),
             self.tally.run(),

@@ -9,6 +9,7 @@ from ares.model.isolation import Isolation, Network
 from ares.model.secret import SECRETS_PER_JOB_MAX, SecretRef
 
 Priority = Literal["CRITICAL", "HIGH", "NORMAL", "LOW", "BEST_EFFORT"]
+CHILDREN_MAX = 10_000
 PRIORITIES: tuple[Priority, ...] = ("CRITICAL", "HIGH", "NORMAL", "LOW", "BEST_EFFORT")
 Effects = Literal["staged", "fenced", "idempotent", "unsafe"]
 Restart = Literal["never", "on-failure", "always"]
@@ -299,6 +300,8 @@ class JobSpec(Record, frozen=True):
     project: Sha256 | None = None
     # The container image that the job runs in. None: with the programs of the node.
     image: Image | None = None
+    # How many jobs it may submit while it runs; 0: it has no way to do so.
+    children: Annotated[int, Meta(ge=0, le=CHILDREN_MAX)] = 0
 
 
 def projects_of(spec: JobSpec) -> tuple[Sha256, ...]:

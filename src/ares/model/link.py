@@ -13,7 +13,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from ares.model.base import Instant, Line, Number, Record, Sha256, Words
-from ares.model.job import JobSpec, WarnSignal
+from ares.model.job import CHILDREN_MAX, JobSpec, WarnSignal
 from ares.model.node import NodeInfo
 from ares.model.secret import SECRETS_PER_JOB_MAX, SecretGiven
 from ares.model.state import ExitInfo, Fence, OutputFile, Placement
@@ -25,6 +25,8 @@ MESSAGES_MAX = 20_000
 CHUNK_BYTES_MAX = 4 * 1024 * 1024
 _Chunk = Annotated[bytes, Meta(max_length=CHUNK_BYTES_MAX)]
 _FILES_MAX = 10_000
+# Of the specification of a job that a job submits.
+CHILD_BYTES_MAX = 256 * 1024
 
 
 class AttemptRef(Record, frozen=True):
@@ -326,3 +328,22 @@ class FetchPiece(Record, frozen=True):
     data: bytes
     # Why it cannot be had.
     trouble: str = ""
+
+
+class ChildCall(Record, frozen=True):
+    """A job that an attempt on this node submits, by the number of its call. `spec` is JSON."""
+
+    ref: AttemptRef
+    call: Annotated[int, Meta(ge=1, le=CHILDREN_MAX)]
+    spec: Annotated[bytes, Meta(max_length=CHILD_BYTES_MAX)]
+    detached: bool = False
+
+
+class ChildAnswer(Record, frozen=True):
+    """The child's id, or why there is none."""
+
+    job: str = ""
+    replayed: bool = False
+    code: str = ""
+    message: str = ""
+    fix: str = ""

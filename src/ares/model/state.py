@@ -99,6 +99,17 @@ class SpecUpdate(Record, frozen=True):
     reservation: Name | UnsetType | None = UNSET
 
 
+class ChildOf(Record, frozen=True):
+    """The job whose attempt submitted a job, by which of its calls. `depth`: 1 for a child of a job that a person
+    submitted. A detached one goes on when its parent is cancelled."""
+
+    job: str
+    call: int
+    fence: Fence
+    depth: int = 1
+    detached: bool = False
+
+
 class JobState(Record, frozen=True):
     """The mutable record of a job, replaced whole by compare-and-swap."""
 
@@ -190,6 +201,8 @@ class JobState(Record, frozen=True):
     # The workflow it belongs to, and whether it runs when the others of it have ended.
     flow: str | None = None
     is_finally: bool = False
+    # The running job that submitted it; None: a person or a program outside did.
+    child_of: ChildOf | None = None
     # When it first started: of a job that should have by some time, and of one that was bound again after it ran.
     first_started_at: float | None = None
     # Wall-clock seconds since the epoch: shown to people, never used to decide.

@@ -193,3 +193,39 @@ class Executor(Protocol):
     async def close(self) -> None:
         """Kills everything still running."""
         ...
+
+
+class Caller(Protocol):
+    """A process that called, by the kernel's word."""
+
+    @property
+    def pid(self) -> int:
+        """As the agent sees it; 0 when it cannot."""
+        ...
+
+    @property
+    def uid(self) -> int: ...
+
+    async def read(self, size: int) -> bytes:
+        """All of them. Raises OSError, and EOFError when the caller hung up."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """Raises OSError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Door(Protocol):
+    async def caller(self) -> Caller:
+        """The next that calls."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Doors(Protocol):
+    def open(self, folder: str, name: str) -> Door:
+        """A door of this name in the directory, which no job has had yet. Raises OSError."""
+        ...

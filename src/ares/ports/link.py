@@ -8,6 +8,8 @@ from ares.model.link import (
     AgentFrame,
     CertifyReply,
     CertifyRequest,
+    ChildAnswer,
+    ChildCall,
     FetchPiece,
     FetchRequest,
     JoinReply,
@@ -74,6 +76,14 @@ class FileLink(Protocol):
     def fetch(self, credential: str, request: FetchRequest) -> AsyncIterator[FetchPiece]:
         """The pieces in the order they are asked for. Raises LinkBroken when it may be tried again, LinkRefused when
         not."""
+        ...
+
+
+class ChildLink(Protocol):
+    """A link by which attempts submit jobs."""
+
+    async def submit_child(self, credential: str, call: ChildCall) -> ChildAnswer:
+        """Raises LinkBroken when it may be tried again, LinkRefused when not."""
         ...
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ares.adapters.clocks import SystemClock, SystemRng
+from ares.adapters.doors import UnixDoors
 from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.executors.terms import SandboxTerms
 from ares.agent.agent import Agent
@@ -31,6 +32,8 @@ class Running:
             state_dir=state_dir,
             credential="c",
             settings=settings,
+            children=plane,
+            doors=UnixDoors(),
         )
         self.task = asyncio.create_task(self.agent.run())
 

@@ -11,6 +11,8 @@ from ares.model.link import (
     AgentFrame,
     AgentMessage,
     AttemptRef,
+    ChildAnswer,
+    ChildCall,
     Exited,
     Fenced,
     Hello,
@@ -84,6 +86,14 @@ class ScriptedPlane:
         self._ratio = self_fence_ratio
         self._renew_every_s = renew_every_s
         self._changed = asyncio.Event()
+        # Jobs that jobs submitted, and what they are answered instead of an id.
+        self.children: list[ChildCall] = []
+        self.child_answer: ChildAnswer | None = None
+
+    async def submit_child(self, credential: str, call: ChildCall) -> ChildAnswer:
+        """`ports.link.ChildLink`."""
+        self.children.append(call)
+        return self.child_answer or ChildAnswer(job=f"made {call.call}")
 
     async def join(self, request: JoinRequest) -> JoinReply:
         return JoinReply(node=request.node, credential=f"credential-for-{request.token}")

@@ -24,6 +24,8 @@ from ares.model.access import Principal
 from ares.model.link import (
     AgentFrame,
     AttemptRef,
+    ChildAnswer,
+    ChildCall,
     Hello,
     JoinReply,
     JoinRequest,
@@ -75,12 +77,22 @@ class FakeSessions:
             self.ended.set()
 
 
+class FakeChildren:
+    """Answers with what it was asked."""
+
+    async def submit(self, node: Principal, call: ChildCall) -> ChildAnswer:
+        return ChildAnswer(job=f"{node.node} {call.call} {call.spec.decode()}")
+
+
 def _server(sessions: FakeSessions) -> AgentServer:
     clock, telemetry = SystemClock(), PrometheusTelemetry(SystemRng())
     view = View(store := MemoryStore(clock), clock)
     machines = MachineAuthority(store, view, clock, None)
     staging, asides = Staging(view, None, telemetry), JobSessions(view, {}, SystemRng())
-    return AgentServer(sessions, staging, asides, FakeTokens(), machines, Audit(None, clock, telemetry), telemetry)
+    children = FakeChildren()
+    return AgentServer(
+        sessions, staging, asides, children, FakeTokens(), machines, Audit(None, clock, telemetry), telemetry
+    )
 
 
 @pytest.fixture
@@ -101,6 +113,13 @@ async def test_join_trades_a_token(address: str) -> None:
     assert await link.join(JoinRequest(token="join-me", node="n1")) == JoinReply(node="n1", credential="good")
     with pytest.raises(LinkRefused, match="expired"):
         await link.join(JoinRequest(token="other", node="n1"))
+
+
+async def test_a_job_of_an_attempt_is_submitted_by_the_nodes_own_link(address: str) -> None:
+    call = ChildCall(ref=AttemptRef(job="j", tenant="t", fence=Fence(counter=2)), call=3, spec=b"{}")
+    assert await GrpcLink([address]).submit_child("good", call) == ChildAnswer(job="n1 3 {}")
+    with pytest.raises(LinkRefused):
+        await GrpcLink([address]).submit_child("bad", call)
 
 
 async def test_frames_go_both_ways_and_keep_their_types(address: str, sessions: FakeSessions) -> None:

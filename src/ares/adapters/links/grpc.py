@@ -16,6 +16,8 @@ from ares.model.link import (
     AgentFrame,
     CertifyReply,
     CertifyRequest,
+    ChildAnswer,
+    ChildCall,
     FetchPiece,
     FetchRequest,
     JoinReply,
@@ -124,6 +126,19 @@ class GrpcLink:
             try:
                 async for piece in ask(request, metadata=_proof(credential), timeout=_FETCH_TIMEOUT_S):
                     yield piece
+            except grpc.aio.AioRpcError as error:
+                raise _explain(address, error) from None
+
+    async def submit_child(self, credential: str, call: ChildCall) -> ChildAnswer:
+        address = self._next()
+        async with self._channel(address) as channel:
+            ask = channel.unary_unary(
+                f"{_SERVICE}/Child",
+                request_serializer=msgspec.msgpack.Encoder().encode,
+                response_deserializer=msgspec.msgpack.Decoder(ChildAnswer).decode,
+            )
+            try:
+                return await ask(call, metadata=_proof(credential), timeout=_JOIN_TIMEOUT_S)
             except grpc.aio.AioRpcError as error:
                 raise _explain(address, error) from None
 

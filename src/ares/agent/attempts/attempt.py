@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ares.agent.attempts.secret_store import SecretGuard
 from ares.agent.attempts.workspace import Folder
@@ -15,6 +16,10 @@ from ares.agent.staging.images import StagedImage
 from ares.model.link import Progress, Start, WorldInfo
 from ares.model.state import ExitInfo
 from ares.ports.executor import Running
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +74,8 @@ class Attempt:
     upload: Upload | None = None
     # Masks its output. None: the job has no secrets.
     cover: SecretGuard | None = None
+    # By which it submits jobs. None: it may submit none.
+    door: Closable | None = None
     # Number of the final report. Invariant: set only when no process of the attempt is left.
     final: int | None = None
     # The final report was acknowledged. Invariant: only with `final`.
@@ -90,7 +97,7 @@ class Attempt:
         return self.outcome is not None and not self.ended
 
     def later(self, seconds: float, action: Callable[[], None]) -> asyncio.TimerHandle:
-        """Runs the action after that time, unless `cancel_timers` comes first."""
+        """Runs the action after that time, unless `settle` comes first."""
         timer = asyncio.get_running_loop().call_later(seconds, action)
         self.timers.append(timer)
         return timer
@@ -111,7 +118,18 @@ class Attempt:
         message = note.message if self.cover is None else self.cover.text(note.message)
         return Progress(ref=ref, rank=rank, fraction=note.fraction, message=message)
 
-    def cancel_timers(self) -> None:
+    def settle(self) -> None:
+        """Its processes are gone: its timers go, and its way to submit jobs."""
+        if self.door is not None:
+            self.door.close()
         for timer in self.timers:
             timer.cancel()
         self.timers.clear()
+
+
+# Opens the way by which an attempt that runs as this user submits jobs; None: it may submit none.
+OpenDoor = Callable[[Attempt, int | None], Closable | None]
+
+
+def no_door(attempt: Attempt, uid: int | None) -> None:
+    """For nodes that have no such way."""

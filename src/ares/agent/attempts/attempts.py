@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from functools import partial
 
 import msgspec
-import structlog
 
-from ares.agent.attempts.attempt import Attempt
+from ares.agent.attempts.attempt import Attempt, OpenDoor, no_door
 from ares.agent.attempts.ending import Farewell, end, farewell_of
 from ares.agent.attempts.exits import exit_info, not_prepared, not_started, starts_once, unkept
 from ares.agent.attempts.gang_place import file_of, take_world
@@ -16,7 +15,7 @@ from ares.agent.attempts.owners import NoUidLeft
 from ares.agent.attempts.recent import RecentSet
 from ares.agent.attempts.secret_store import Shelter, Uncovered
 from ares.agent.attempts.time_limit import arm, take_limit
-from ares.agent.attempts.workspace import Workspace
+from ares.agent.attempts.workspace import Workspace, written_in
 from ares.agent.files.job_files import read_result, write_whole
 from ares.agent.files.log_shipping import Shipping
 from ares.agent.files.outputs import Collect, collect
@@ -34,8 +33,6 @@ from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Fence, OutputFile
 from ares.ports.clock import Clock
 from ares.ports.executor import CannotStart, Executor, Finished, Launch, Running
-
-_log = structlog.get_logger(__name__)
 
 _EXPIRED = "its right to run ended: no renewal was acknowledged in time"
 # Attempts remembered after their end, so that a command that is repeated late does no harm.
@@ -55,6 +52,7 @@ class Attempts:
         settings: AgentSettings,
         preparation: Preparation | None = None,
         collect: Collect = collect,
+        open_door: OpenDoor = no_door,
     ) -> None:
         self._info = info
         self._executor = executor
@@ -65,6 +63,7 @@ class Attempts:
         self._shelter = Shelter(workspace.root)
         self._settings = settings
         self._preparation = preparation or Preparation(None, None)
+        self._open_door = open_door
         self._shipping = Shipping(mailbox, clock, settings.log_wait_s)
         self.uploads = AttemptUploads(mailbox, collect, self._handed_over)
         self.incarnation = 0
@@ -215,10 +214,11 @@ class Attempts:
         self._mailbox.watch(attempt)
         try:
             launch = launch_of(start, folder, self._info, self._settings, attempt.deadline)
-            self._workspace.create(folder, launch.uid, fresh=bool(Preparation.needed(start.spec) or start.secrets))
+            self._workspace.create(folder, launch.uid, fresh=written_in(start))
             if start.spec.gang is not None:
                 write_whole(folder.world, file_of(start.world, start.placement.rank))
             attempt.cover = self._shelter.cover(start, folder, self._clock)
+            attempt.door = self._open_door(attempt, launch.uid)
         except (OSError, Uncovered, NoUidLeft) as error:
             self._end(attempt, not_prepared(error))
             return
@@ -308,7 +308,7 @@ class Attempts:
 
     def _quiet(self, attempt: Attempt) -> None:
         """The attempt has no process any more: its timers and secrets go, and the rest of its log is sent."""
-        attempt.cancel_timers()
+        attempt.settle()
         self._preparation.ended(attempt)
         if attempt.cover is not None:
             attempt.cover.finish()

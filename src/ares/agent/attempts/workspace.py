@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from ares.model.link import AttemptRef
+from ares.model.link import AttemptRef, Start
 
 _SPARE_MAX = 256
 _FOLDER_MODE = stat.S_IFDIR | 0o700
@@ -59,6 +59,11 @@ class Folder(msgspec.Struct, frozen=True, gc=False):
     def layer(self) -> str:
         """What the attempt changes of its image. Beside the directory: the attempt sees it as its root only."""
         return f"{self.path}.layer"
+
+    @property
+    def door(self) -> str:
+        """The socket by which the job submits jobs."""
+        return f"{self.path}/submit"
 
     @property
     def pipe(self) -> str:
@@ -122,6 +127,12 @@ class Workspace:
         _remove(folder.path)
         if os.path.lexists(folder.layer):
             _remove(folder.layer)
+
+
+def written_in(start: Start) -> bool:
+    """Whether the agent itself writes in the attempt's directory before it starts."""
+    spec = start.spec
+    return bool(spec.project or spec.image or start.secrets or spec.children)
 
 
 def _remove(root: str | Path) -> None:

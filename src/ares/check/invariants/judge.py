@@ -12,6 +12,7 @@ from ares.check.invariants.rule import Rule
 from ares.check.invariants.rules.budget import Budget
 from ares.check.invariants.rules.calls import OneOrder
 from ares.check.invariants.rules.checkpoints import Checkpoints
+from ares.check.invariants.rules.children import Children
 from ares.check.invariants.rules.crons import OneFiring
 from ares.check.invariants.rules.ends import Cancelled, Liveness, Recovery
 from ares.check.invariants.rules.fencing import Guarded, Monotone, Terminal
@@ -31,7 +32,7 @@ from ares.check.invariants.scene import Scene
 _CHECKERS: tuple[type[Rule], ...] = (
     Dedup, Terminal, Monotone, Guarded, OneResult, Checkpoints, Budget, Quota, Zombie, Overlap, Liveness, Recovery,
     Cancelled, Ownership, Ledger, MonotoneReads, WholeGang, StartOnce, Released, OwnShare, OneOrder, WholeLog, AsAsked,
-    OneFiring,
+    OneFiring, Children,
 )  # fmt: skip
 
 # Every rule by its id: its title in words, and what checks it.

@@ -68,6 +68,15 @@ class Update(_Record, frozen=True):
     resources: Resources | None = None
 
 
+class Maker(_Record, frozen=True):
+    """The attempt that submitted a job, and by which of its calls."""
+
+    job: str
+    call: int
+    fence: Fence = FIRST_FENCE
+    depth: int = 1
+
+
 class State(_Record, frozen=True):
     id: str
     tenant: str
@@ -98,6 +107,7 @@ class State(_Record, frozen=True):
     needs_met: bool = False
     flow: str | None = None
     is_finally: bool = False
+    child_of: Maker | None = None
 
 
 class Lost(_Record, frozen=True):

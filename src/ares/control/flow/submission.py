@@ -6,7 +6,6 @@ submission breaks off, the same request goes on where it stopped; if it does not
 and what exists of it is skipped.
 """
 
-import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -15,7 +14,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from ares.control.flow.flow_index import FlowIndex
+from ares.control.flow.abandoned import PATIENCE_S
 from ares.control.state.commit import few_at_once
 from ares.control.state.ids import job_id, numbered_id
 from ares.control.state.pacing import WORKED_ON, breathe
@@ -59,9 +58,6 @@ from ares.ports.telemetry import Telemetry
 log = structlog.get_logger()
 
 _CANONICAL = msgspec.json.Encoder(order="deterministic")
-_LOOK_EVERY_S = 5.0
-# So long the submitter may take to come back with the same request.
-_PATIENCE_S = 120.0
 
 
 class FlowRequest(Record, frozen=True):
@@ -287,7 +283,7 @@ class FlowSubmission:
         record = msgspec.json.decode(kv.value, type=FlowRecord)
         if not record.abandoned:
             return record
-        message = f"workflow {record.id} was given up: its submission broke off for more than {_PATIENCE_S:.0f} s"
+        message = f"workflow {record.id} was given up: its submission broke off for more than {PATIENCE_S:.0f} s"
         return Refusal(code="request-conflict", message=message, fix="submit it again with a new request id")
 
     # ---- its jobs
@@ -393,38 +389,3 @@ def _unacknowledged(request: FlowRequest) -> Refusal:
 def _placed(spec: JobSpec, name: str, ids: Mapping[str, str]) -> JobSpec:
     """The job as it is kept: what it waits for goes by ids."""
     return replace(spec, name=name, needs=renamed(spec, ids))
-
-
-class AbandonedFlows:
-    """Gives up workflows whose submission broke off. Leader only; its jobs are skipped by the releases."""
-
-    def __init__(self, store: Store, view: View, index: FlowIndex, clock: Clock) -> None:
-        self._store = store
-        self._view = view
-        self._index = index
-        self._clock = clock
-
-    async def run(self) -> None:
-        # With the number of its jobs then: a submission that gets on is not given up, however long it takes.
-        since: dict[str, tuple[float, int]] = {}
-        while True:
-            await self._clock.sleep(_LOOK_EVERY_S)
-            now, flows = self._clock.monotonic(), self._view.kept.flows
-            # The record with its own revision: while one is written, others change.
-            waiting = [(f, flows.revisions[f.id]) for f in flows.values() if not f.whole and not f.abandoned]
-            since = {flow.id: self._progress(flow.id, since.get(flow.id), now) for flow, _ in waiting}
-            for flow, revision in waiting:
-                if now - since[flow.id][0] >= _PATIENCE_S:
-                    await self._give_up(flow, revision)
-
-    def _progress(self, flow: str, known: tuple[float, int] | None, now: float) -> tuple[float, int]:
-        size = self._index.size(flow)
-        return known if known is not None and size <= known[1] else (now, size)
-
-    async def _give_up(self, flow: FlowRecord, revision: int) -> None:
-        key = keys.flow(flow.tenant, flow.id)
-        given_up = msgspec.json.encode(replace(flow, abandoned=True, asked={}))
-        with contextlib.suppress(StoreError):
-            written = await self._store.txn([Compare(key, "mod_revision", revision)], [Put(key, given_up)])
-            if isinstance(written, Committed) and written.succeeded:
-                log.warning("flow.abandoned", flow=flow.id, jobs=flow.jobs)

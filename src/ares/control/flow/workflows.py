@@ -4,8 +4,10 @@ from msgspec.structs import replace
 
 from ares.api.flows import FlowDetail, FlowEdge, FlowJob
 from ares.control.execution.transitions import JobChange, Transitions
+from ares.control.flow.abandoned import AbandonedFlows
+from ares.control.flow.child_index import ChildIndex
 from ares.control.flow.flow_index import FlowIndex
-from ares.control.flow.submission import AbandonedFlows, AcceptedFlow, FlowRequest, FlowSubmission
+from ares.control.flow.submission import AcceptedFlow, FlowRequest, FlowSubmission
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import View
 from ares.core import keys
@@ -37,6 +39,7 @@ class Workflows:
         store: Store,
         view: View,
         index: FlowIndex,
+        children: ChildIndex,
         submission: FlowSubmission,
         transitions: Transitions,
         clock: Clock,
@@ -45,6 +48,7 @@ class Workflows:
         self._store = store
         self._view = view
         self._index = index
+        self._children = children
         self._submission = submission
         self._transitions = transitions
 
@@ -169,15 +173,21 @@ class Workflows:
                     reason="" if state is None or facts else state.reason,
                     started_at=None if state is None else state.started_at,
                     ended_at=None if state is None else state.ended_at,
+                    child_counts=_counts(self._children.children(job)),
                 )
             )
-        counts: dict[Phase, int] = {}
-        for state in self._index.states(record.id):
-            counts[state.phase] = counts.get(state.phase, 0) + 1
+        counts = _counts(self._index.states(record.id))
         return FlowDetail(
             id=record.id, name=record.name, submitted_by=record.submitted_by, submitted_at=record.submitted_at,
             whole=record.whole, retry_of=record.retry_of, counts=counts, jobs=tuple(jobs),
         )  # fmt: skip
+
+
+def _counts(states: list[JobState]) -> dict[Phase, int]:
+    counts: dict[Phase, int] = {}
+    for state in states:
+        counts[state.phase] = counts.get(state.phase, 0) + 1
+    return counts
 
 
 def _phase(states: list[JobState]) -> Phase:

@@ -3,10 +3,13 @@
 Another tenant's job and a job that does not exist are the same answer: None.
 """
 
+from typing import Any
+
 import msgspec
 
-from ares.api.jobs import JobDetail, JobPage
+from ares.api.jobs import ChildJob, JobDetail, JobPage
 from ares.control.execution.transitions import JobChange, MissingJob, Outcome, Transitions, Written
+from ares.control.flow.child_index import ChildIndex
 from ares.control.flow.waiting_reasons import WaitingReasons
 from ares.control.queries.job_list import JobQuery, Listing, count, whole
 from ares.control.scheduler.cluster_view import LiveCluster
@@ -36,6 +39,7 @@ from ares.ports.clock import Clock
 from ares.ports.store import Store
 
 _RESOLVE_MAX = 10
+_CHILDREN_SHOWN = 20
 # A job that is run again by hand is run now, and by itself.
 _NOW = {
     "array": None, "deadline_at": None, "start_by_at": None, "needs": (), "needs_timeout": None, "finally_": False,
@@ -61,6 +65,7 @@ class Jobs:
         cursors: Cursors,
         clock: Clock,
         growth: OomGrowth,
+        children: ChildIndex,
     ) -> None:
         self._store = store
         self._view = view
@@ -72,6 +77,7 @@ class Jobs:
         self._retries = Retries(store)
         self._deadlines = deadlines
         self._growth = growth
+        self._children = children
         self.listing = Listing(store, view, planner, deadlines, reasons, cursors, clock)
 
     # ---- reading
@@ -95,8 +101,20 @@ class Jobs:
             used=use_of((state,), self._clock.wall()),
             deadline=await self._deadlines.of(state, spec),
             mock_gpus=self.listing.on_mock_gpus(state),
+            **self._children_of(job_id),
         )
         return _seen_by(who, detail)
+
+    def _children_of(self, job_id: str) -> dict[str, Any]:
+        found = self._children.children(job_id)
+        if not found:
+            return {}
+        newest = tuple(
+            ChildJob(id=child.id, name=child.name, phase=child.phase, call=child.child_of.call)
+            for child in found[-_CHILDREN_SHOWN:]
+            if child.child_of is not None
+        )
+        return {"child_counts": count(found), "children": newest}
 
     async def _get_array(self, who: Principal, array: ArrayRecord) -> JobDetail | None:
         kv = await self._store.get(keys.job(array.tenant, array.id))
@@ -294,7 +312,7 @@ def _seen_by(who: Principal, detail: JobDetail) -> JobDetail:
     )
     result = None if detail.result is None else msgspec.structs.replace(detail.result, value=None, outputs=())
     state = msgspec.structs.replace(detail.state, outputs=())
-    return msgspec.structs.replace(detail, spec=spec, state=state, result=result, progress=None)
+    return msgspec.structs.replace(detail, spec=spec, state=state, result=result, progress=None, children=())
 
 
 def _not_yours(job_id: str) -> Refusal:

@@ -33,7 +33,7 @@ from ares.core.reserve.window import Submitter, refusal
 from ares.model.access import Principal
 from ares.model.base import Record, RequestId
 from ares.model.job import JobSpec
-from ares.model.state import ArrayRecord, JobState, RequestRecord
+from ares.model.state import ArrayRecord, ChildOf, JobState, RequestRecord
 from ares.ports.clock import Clock, Rng
 from ares.ports.store import VALUE_BYTES_MAX, Compare, Op, Put, Unknown
 from ares.ports.telemetry import Telemetry
@@ -52,6 +52,9 @@ class SubmitRequest(Record, frozen=True):
     manual_retries: int = 0
     # The reason that the client gave; it goes into the ledger.
     note: str = ""
+    # The attempt that submits it, and the revision of that job's record by which the attempt was found to be current.
+    child_of: ChildOf | None = None
+    parent_revision: int = 0
 
 
 class AcceptedJob(Record, frozen=True):
@@ -223,6 +226,10 @@ class Drafting:
             if isinstance(parents, Refusal):
                 return parents
             compares += parents
+        if request.child_of is not None:
+            # Only the parent's current attempt makes children: its fence is in this record.
+            parent = keys.state(who.tenant, request.child_of.job)
+            compares += (Compare(parent, "mod_revision", request.parent_revision),)
         estimated = self._estimates.of(who, spec)
         trace = self._telemetry.new_trace(request.trace)
         if checked.indices is not None:
@@ -245,6 +252,7 @@ class Drafting:
             note=request.note,
             cost_estimate=estimated.cost,
             estimated_s=estimated.seconds,
+            child_of=request.child_of,
         )
         state_op, *event_ops = begin_ops(begun, self._encode)
         least = self._view.kept.isolation(who.tenant)
@@ -286,9 +294,9 @@ class Drafting:
         return self._no_room(tenant, tasks, 0)
 
     def parents_gone(self, draft: Draft) -> Refusal | None:
-        """Why a draft that was not written never will be: a job it waits for is no longer kept."""
-        found = self._parents.compares(draft.checked.who.tenant, draft.spec) if draft.spec.needs else ()
-        return found if isinstance(found, Refusal) else None
+        """Why a draft that was not written never will be: a job it waits for is no longer kept, or the job that
+        submits it changed."""
+        return self._parents.gone(draft.checked.who.tenant, draft.request, draft.spec)
 
     def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Refusal:
         """What policies make of it; a refusal when with the defaults they give it could not be admitted."""

@@ -1,13 +1,25 @@
 """The jobs that a new job waits for: known to the tenant, and kept until the job exists."""
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.admit.arrays import indices
 from ares.core.refusal import Refusal
 from ares.model.job import JobSpec, Need
+from ares.model.state import ChildOf
 from ares.ports.store import Compare
+
+
+class MadeByAttempt(Protocol):
+    """A submission that an attempt may have made, and by which record of its job."""
+
+    @property
+    def child_of(self) -> ChildOf | None: ...
+
+    @property
+    def parent_revision(self) -> int: ...
 
 
 class ParentChecks:
@@ -41,6 +53,16 @@ class ParentChecks:
             if (no := self._unfit(need, spec)) is not None:
                 return no
         return tuple(found.values())
+
+    def gone(self, tenant: str, request: "MadeByAttempt", spec: JobSpec) -> Refusal | None:
+        """Why what was not written by these compares never will be."""
+        maker = request.child_of
+        if maker is not None:
+            entry = self._view.entries.get(maker.job)
+            if entry is None or entry.mod_revision != request.parent_revision:
+                return Refusal(code="stale-fence", message=f"job {maker.job} changed while it submitted another")
+        found = self.compares(tenant, spec) if spec.needs else ()
+        return found if isinstance(found, Refusal) else None
 
     def _compare(self, tenant: str, name: str) -> Compare | None:
         entry = self._view.entries.get(name)

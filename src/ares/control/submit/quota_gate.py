@@ -303,9 +303,8 @@ class Admissions:
         lane.caught_up_at = self._clock.monotonic()
         for pending in pack:
             draft = pending.draft
-            if pending.outcome is None and isinstance(draft, Draft) and draft.spec.needs:
-                found = self._parents.compares(draft.checked.who.tenant, draft.spec)
-                pending.outcome = found if isinstance(found, Refusal) else None
+            if pending.outcome is None and isinstance(draft, Draft):
+                pending.outcome = self._parents.gone(draft.checked.who.tenant, draft.request, draft.spec)
         late = [pending for pending in pack if pending.outcome is None and self._clock.monotonic() >= pending.until]
         _settle((pending, _BUSY) for pending in late)
 

@@ -34,7 +34,7 @@ from ares.core.lifecycle.inputs import (
 from ares.core.lifecycle.ledger import UnnumberedEntry, commit
 from ares.core.refusal import Refusal
 from ares.model.job import JobSpec
-from ares.model.state import TERMINAL, Fence, Job, JobState, Phase
+from ares.model.state import TERMINAL, ChildOf, Fence, Job, JobState, Phase
 
 # Each handler takes its own kind of input; the table's key makes sure it gets no other.
 Handler = Callable[[Job, Any, Context], Stepped | Refusal]
@@ -123,6 +123,7 @@ def begin(
     cost_estimate: float = 0.0,
     estimated_s: float = 0.0,
     flow: str | None = None,
+    child_of: ChildOf | None = None,
 ) -> Stepped:
     """The first state of an admitted job and its first ledger entry."""
     wants = spec.resources
@@ -134,9 +135,10 @@ def begin(
         deadline_at=spec.deadline_at, start_by_at=spec.start_by_at, sla=spec.sla,
         submitted_at=context.now, queued_at=context.now, cost_estimate=cost_estimate, estimated_s=estimated_s,
         phase=waiting.first_phase(spec, flow, context.now), held_by=submitted_by if spec.held else "",
-        flow=flow, is_finally=spec.finally_,
+        flow=flow, is_finally=spec.finally_, child_of=child_of,
     )  # fmt: skip
-    reason = ": ".join(part for part in (f"retry of {retry_of}" if retry_of else "", note) if part)
+    made_by = "" if child_of is None else f"call {child_of.call} of job {child_of.job}"
+    reason = ": ".join(part for part in (f"retry of {retry_of}" if retry_of else "", made_by, note) if part)
     return commit(unborn, context.now, (UnnumberedEntry("submitted", reason, submitted_by, data),))
 
 

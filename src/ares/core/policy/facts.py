@@ -79,6 +79,7 @@ _JOB: Final[dict[str, Read]] = {
     "workdir": lambda job: job.spec.workdir or "",
     "project": lambda job: job.spec.project or "",
     "image": lambda job: "" if job.spec.image is None else job.spec.image.ref,
+    "children": lambda job: job.spec.children,
     "priority": lambda job: job.spec.priority,
     "qos": lambda job: job.spec.qos,
     "effects": lambda job: job.spec.effects,

@@ -39,7 +39,7 @@ _KEYS = {
     "isolation": "isolation", "network": "network", "input_ref": "inputRefs", "cost_estimate": "costEstimate",
     "begin": "begin", "hold": "held", "after": "after", "needs_timeout": "needsTimeout",
     "on_impossible": "onImpossible",
-    "notify": "notify", "image": "image",
+    "notify": "notify", "image": "image", "children": "children",
 }  # fmt: skip
 
 
@@ -142,6 +142,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--retries", type=int, help="Retries after a failure.  [default: 3]"),
     click.option("--oom-factor", type=float, help="After running out of memory, so many times as much.  [default: 1]"),
     _text("--oom-max", "SIZE", "And never more than this; without it, as much as the largest machine has."),
+    click.option("--children", type=int, metavar="N", help="It may submit so many jobs while it runs.  [default: 0]"),
     click.option("--restart", type=click.Choice(RESTARTS), help="When to run it again.  [default: on-failure]"),
     click.option(
         "--effects",

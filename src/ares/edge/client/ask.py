@@ -134,6 +134,8 @@ class JobFields(TypedDict, total=False):
     needs_timeout: str | Mapping[str, Any]
     on_impossible: Unmet
     finally_: bool
+    # How many jobs it may submit while it runs.
+    children: int
 
 
 def _same(value: object) -> object:

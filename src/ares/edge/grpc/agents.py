@@ -24,10 +24,17 @@ from ares.core.audit.chain import clean
 from ares.core.net.addresses import is_loopback
 from ares.core.refusal import Refusal
 from ares.edge.grpc.frames import Context, frames, side_messages
-from ares.edge.grpc.services import AsideService, MachineChecks, SessionService, StagingService, TokenChecks
+from ares.edge.grpc.services import (
+    AsideService,
+    ChildService,
+    MachineChecks,
+    SessionService,
+    StagingService,
+    TokenChecks,
+)
 from ares.model.access import Principal, Proof
 from ares.model.audit import AuditDraft
-from ares.model.link import CertifyReply, CertifyRequest, FetchRequest, JoinReply, JoinRequest
+from ares.model.link import CertifyReply, CertifyRequest, ChildAnswer, ChildCall, FetchRequest, JoinReply, JoinRequest
 from ares.model.machine import MachineRole, Presented
 from ares.model.secret import encode_secret
 from ares.ports.audit import AuditUnavailable
@@ -36,7 +43,7 @@ from ares.ports.telemetry import Telemetry
 
 _log = structlog.get_logger(__name__)
 
-_T = TypeVar("_T", JoinRequest, CertifyRequest, FetchRequest)
+_T = TypeVar("_T", JoinRequest, CertifyRequest, FetchRequest, ChildCall)
 
 _SERVICE: Final = "ares.v1.AgentLink"
 _MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -91,6 +98,7 @@ class AgentServer:
         sessions: SessionService,
         staging: StagingService,
         asides: AsideService,
+        children: ChildService,
         tokens: TokenChecks,
         machines: MachineChecks,
         audit: Audit,
@@ -100,6 +108,7 @@ class AgentServer:
         self._sessions = sessions
         self._staging = staging
         self._asides = asides
+        self._children = children
         self._tokens = tokens
         self._machines = machines
         self._audit = audit
@@ -133,25 +142,15 @@ class AgentServer:
         return grpc.method_handlers_generic_handler(
             _SERVICE,
             {
-                "Join": grpc.unary_unary_rpc_method_handler(
-                    self._join,
-                    response_serializer=encode,
-                ),
-                "Certify": grpc.unary_unary_rpc_method_handler(
-                    self._certify,
-                    response_serializer=encode,
-                ),
-                "Fetch": grpc.unary_stream_rpc_method_handler(
-                    self._fetch,
-                    response_serializer=encode,
-                ),
+                "Join": grpc.unary_unary_rpc_method_handler(self._join, response_serializer=encode),
+                "Certify": grpc.unary_unary_rpc_method_handler(self._certify, response_serializer=encode),
+                "Fetch": grpc.unary_stream_rpc_method_handler(self._fetch, response_serializer=encode),
+                "Child": grpc.unary_unary_rpc_method_handler(self._child, response_serializer=encode),
                 "Session": grpc.stream_stream_rpc_method_handler(
-                    partial(self._stream, self._serve),
-                    response_serializer=encode,
+                    partial(self._stream, self._serve), response_serializer=encode
                 ),
                 "Aside": grpc.stream_stream_rpc_method_handler(
-                    partial(self._stream, self._serve_aside),
-                    response_serializer=encode,
+                    partial(self._stream, self._serve_aside), response_serializer=encode
                 ),
             },
         )
@@ -203,6 +202,13 @@ class AgentServer:
             )
         async for piece in found:
             await context.write(piece)
+
+    async def _child(self, data: bytes, context: Context) -> ChildAnswer:
+        """A job that an attempt on the caller's node submits."""
+        who, _ = await self._node(context, self._shown(context))
+        if (refusing := self._audit.refusing) is not None:
+            await _refuse(context, "unavailable", f"nothing can be recorded now: {refusing}")
+        return await self._children.submit(who, await _read(data, ChildCall, context))
 
     async def _node(self, context: Context, shown: _Shown) -> tuple[Principal, str]:
         """The node that calls, and its name. Any other caller is turned away."""

@@ -7,7 +7,16 @@ from ares.control.access.machines import Admitted
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.entry.job_session import SideCommand, SideMessage
-from ares.model.link import AgentFrame, FetchPiece, FetchRequest, JoinReply, JoinRequest, ServerFrame
+from ares.model.link import (
+    AgentFrame,
+    ChildAnswer,
+    ChildCall,
+    FetchPiece,
+    FetchRequest,
+    JoinReply,
+    JoinRequest,
+    ServerFrame,
+)
 from ares.model.machine import Presented
 
 
@@ -23,6 +32,12 @@ class StagingService(Protocol):
     """What this edge needs of `services.staging.Staging`."""
 
     async def fetch(self, who: Principal, asked: FetchRequest) -> AsyncIterator[FetchPiece] | Refusal: ...
+
+
+class ChildService(Protocol):
+    """What this edge needs of `flow.children.Children`."""
+
+    async def submit(self, node: Principal, call: ChildCall) -> ChildAnswer: ...
 
 
 class AsideService(Protocol):

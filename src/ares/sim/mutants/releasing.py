@@ -6,10 +6,12 @@ from typing import Any
 from msgspec.structs import replace as changed
 
 from ares.control.execution.transitions import JobChange, Transitions
+from ares.control.flow import children
 from ares.control.flow.flow_index import FlowIndex
 from ares.control.flow.releases import Releases
 from ares.control.state.commit import WriteDraft
 from ares.control.state.view import StateEntry
+from ares.control.submit.draft import Checked, Draft, Drafting
 from ares.control.submit.parents import ParentChecks
 from ares.core.lifecycle.inputs import Input, NeedsMet, NeedsUnmet
 from ares.core.needs import verdict as needs_verdict
@@ -22,7 +24,8 @@ from ares.ports.store import Compare
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace, together
 
-_draft, _tell_children = Transitions._draft, Releases._tell_children
+_draft, _tell_children, _drafted = Transitions._draft, Releases._tell_children, Drafting.draft
+_NUMBERS = iter(range(1, 1 << 30))
 
 
 def _uncompared(self: Transitions, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None) -> Any:
@@ -71,6 +74,18 @@ def _any_end(on: NeedCondition, parent: ParentStanding | None) -> Verdict:
     return "met" if found == "impossible" and parent is not None else found
 
 
+def _unfenced(self: Drafting, checked: Checked, before: int, deadline: Any) -> Any:
+    """A child is written whatever became of the attempt that submits it."""
+    drafted = _drafted(self, checked, before, deadline)
+    if not isinstance(drafted, Draft) or checked.request.child_of is None:
+        return drafted
+    return changed(drafted, compares=drafted.compares[:1])
+
+
+def _by_try(parent: str, call: int) -> str:
+    return f"child {parent}/{call}-{next(_NUMBERS)}"
+
+
 MUTANTS: dict[str, Mutant] = {
     "release-uncompared": Mutant(
         "a release is written without comparing the job's record",
@@ -113,5 +128,17 @@ MUTANTS: dict[str, Mutant] = {
         ("E19",),
         replace(needs_verdict, "verdict", _any_end),
         case="skipped-chain",
+    ),
+    "child-without-fence": Mutant(
+        "an attempt that is over submits a job all the same",
+        ("E26",),
+        replace(Drafting, "draft", _unfenced),
+        case="late-child",
+    ),
+    "call-made-twice": Mutant(
+        "the next attempt's call makes another job",
+        ("E26",),
+        replace(children, "request_id", _by_try),
+        case="repeated-call",
     ),
 }

@@ -106,3 +106,38 @@ def an_attempt_that_its_program_ended_has_run(forge: Forge, wrong: bool) -> None
     forge.process("j1")
     forge.fail("j1", "staging" if wrong else "exit")
     forge.ready("w1")
+
+
+# ---- E26
+
+
+def _child(forge: Forge, job: str = "c1", call: int = 1, counter: int = 1, depth: int = 1) -> None:
+    made_by = {"job": "j1", "call": call, "fence": {"epoch": 1, "counter": counter}, "depth": depth}
+    forge.wait(job, {"phase": "PENDING", "childOf": made_by})
+
+
+@case("E26", quiet=False)
+def a_child_of_an_attempt_that_lost_its_fence(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    if wrong:
+        forge.fail("j1")
+    _child(forge)
+
+
+@case("E26", quiet=False)
+def a_child_by_another_fence(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    _child(forge, counter=2 if wrong else 1)
+
+
+@case("E26", quiet=False)
+def two_children_of_one_call(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    _child(forge)
+    _child(forge, "c2", call=1 if wrong else 2)
+
+
+@case("E26", quiet=False)
+def a_child_deeper_than_it_says(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    _child(forge, depth=2 if wrong else 1)

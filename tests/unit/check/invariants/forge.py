@@ -346,6 +346,8 @@ def legal() -> Forge:
     forge.run("j1")
     forge.effect("j1")
     forge.get("j1")
+    forge.wait("k1", {"phase": "PENDING", "childOf": {"job": "j1", "call": 1, "fence": {"epoch": 1, "counter": 1}}})
+    forge.cancel("k1")
     forge.submit("j2", "q2")
     forge.bind("j2", "n2")
     forge.run("j2")

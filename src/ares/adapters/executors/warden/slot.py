@@ -17,7 +17,14 @@ from ares.adapters.executors.warden.keeper import EntryOrder, keep
 from ares.adapters.executors.warden.launch import spawn
 from ares.adapters.executors.warden.limits import SLOT_OVERHEAD_MIB, CgroupLimits
 from ares.adapters.executors.warden.placement import Inherited, Pin
-from ares.adapters.executors.warden.wire import CREDENTIALS, DEADLINE, FINISHED, MESSAGE_BYTES_MAX, receive, receive_files
+from ares.adapters.executors.warden.wire import (
+    CREDENTIALS,
+    DEADLINE,
+    FINISHED,
+    MESSAGE_BYTES_MAX,
+    receive,
+    receive_files,
+)
 
 # ---- resource limits: the slot sets its own for each attempt, which inherits them
 

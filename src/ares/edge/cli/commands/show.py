@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FAILED: "tuple[Phase, ...]" = ("FAILED", "UNKNOWN")
 FAILURES_MAX = 5
+CHILDREN_MAX = 3
 REFERENCES_MAX = 3
 
 
@@ -140,6 +141,8 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("Deadline", _deadline(detail, now)),
         ("Submitted", _submitted(detail, now)),
         ("Retry of", state.retry_of or ""),
+        ("Child of", "" if state.child_of is None else f"{state.child_of.job}, by its call {state.child_of.call}"),
+        ("Children", _children(detail)),
         ("Array", _array(detail)),
         ("Queue", _queue(detail)),
         ("ETA", _eta(detail, now)),
@@ -161,6 +164,17 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("Result", "" if detail.result is None or detail.result.value is None else json.dumps(detail.result.value)),
         ("Outputs", _outputs(detail)),
     ]
+
+
+def _children(detail: "JobDetail") -> str:
+    """3 of 10: 2 RUNNING, 1 SUCCEEDED; the newest are part 7k2m4x9c2xzwez80, ..."""
+    from ares.edge.cli.render.job_cells import counts
+
+    if detail.child_counts is None:
+        return f"none of {detail.spec.children} yet" if detail.spec.children else ""
+    made = f"{sum(detail.child_counts.values())} of {detail.spec.children}: {counts(detail.child_counts)}"
+    newest = ", ".join(f"{child.name} {child.id}" for child in detail.children[-CHILDREN_MAX:])
+    return f"{made}; the newest are {newest}" if newest else made
 
 
 def _outputs(detail: "JobDetail") -> str:

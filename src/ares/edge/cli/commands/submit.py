@@ -1,5 +1,6 @@
 """`ares submit`."""
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -61,6 +62,8 @@ def submit(
     # A path rather than text: a flag names a directory here, also from / on.
     said = [*layers(command, flags), {"workdir": None if workdir is None else Path(workdir)}]
     spec = asked(said)
+    if os.environ.get("ARES_SUBMIT_SOCKET") and not ctx.find_root().obj:
+        ctx.exit(_submit_child(ctx, spec, flags, output, alone=workdir is None and not (wait_ or follow)))
     if follow and spec.array is not None:
         raise click.UsageError("an array has no single output to follow; use --wait, or `ares logs -f ARRAY`", ctx)
     client = connect_briefly(ctx)
@@ -83,6 +86,28 @@ def submit(
         if not warned:
             _warn_of_waiting(client, raw["id"])
         click.echo(f"see it with: ares logs -f {raw['id']}", err=True)
+
+
+def _submit_child(ctx: click.Context, spec: "JobSpec", flags: dict[str, Any], output: str, *, alone: bool) -> int:
+    """Inside a job that may submit jobs: by way of its agent. The child starts with the files of this job."""
+    import msgspec
+
+    from ares import job
+    from ares.edge.client.errors import InvalidSpec
+
+    if not alone or flags["request_id"]:
+        raise click.UsageError(
+            "inside a job `ares submit` takes no --workdir, --wait, --follow and --request-id: the job starts with the "
+            "files of this one, and the number of the call stands for a request id", ctx,
+        )  # fmt: skip
+    try:
+        made = job.submit_spec(msgspec.to_builtins(spec))
+    except job.SubmitRefused as no:
+        raise InvalidSpec(no.message, fix=no.fix) from no
+    raw = {"id": made["job"], "replayed": made["replayed"]}
+    if not print_objects(output, raw, lambda answer: [answer["id"]]):
+        click.echo(f"submitted {raw['id']} ({spec.name}), a child of {job.id}")
+    return 0
 
 
 def _submit_flow(ctx: click.Context, file: dict[str, object], flags: dict[str, Any], output: str, *, wait: bool) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from ares.edge.cli.render.job_cells import counts
 from ares.edge.cli.render.text import printable
 
 if TYPE_CHECKING:
@@ -81,4 +82,5 @@ def _label(job: "FlowJob") -> str:
     several = len(job.needs) > 1 or any(edge.on in _ON for edge in job.needs)
     after = f"  after {', '.join(beside[:4])}{' ...' if len(beside) > 4 else ''}" if several else ""
     last = "  at the end of all" if job.is_finally else ""
-    return printable(f"{job.name}{tasks}  {job.phase}{after}{last}")
+    made = f"  with {sum(job.child_counts.values())} children: {counts(job.child_counts)}" if job.child_counts else ""
+    return printable(f"{job.name}{tasks}  {job.phase}{after}{last}{made}")

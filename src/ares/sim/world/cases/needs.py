@@ -3,18 +3,27 @@
 import asyncio
 from typing import Any
 
+import msgspec
+
 from ares.control.flow.submission import AcceptedFlow, FlowRequest
 from ares.control.submit.submit import SubmitRequest
 from ares.core import keys
+from ares.model.access import Principal, TokenRecord
 from ares.model.job import JobSpec, Need, NeedsTimeout, Resources
+from ares.model.link import AttemptRef, ChildAnswer, ChildCall
+from ares.model.state import Fence
+from ares.ports.store import Put
+from ares.sim.world.plane import Plane
 from ares.sim.world.stage import (
     DirectedCase,
     at_once,
     leader_of,
+    node_of,
     ordain,
     phase,
     ready,
     serve_past,
+    state_of,
     submit,
     until,
     writes,
@@ -108,11 +117,66 @@ async def _set_clock(world: SimulatedWorld) -> None:
     await until(world, lambda: phase(world, child) == "SKIPPED")
 
 
+async def _family(world: SimulatedWorld) -> tuple[str, Principal, AttemptRef]:
+    """A running job that may submit others, its node and its attempt."""
+    await ready(world)
+    parent = await submit(world, 6.0, children=2)
+    submitter = state_of(world, parent)["submittedBy"]
+    token = TokenRecord(id=submitter, sha256="", tenant=state_of(world, parent)["tenant"], role="submitter")
+    await world.store.txn([], [Put(keys.token(submitter), msgspec.json.encode(token))])
+    await until(world, lambda: phase(world, parent) == "RUNNING")
+    return parent, *_attempt(world, parent)
+
+
+def _attempt(world: SimulatedWorld, job: str) -> tuple[Principal, AttemptRef]:
+    state = state_of(world, job)
+    node = node_of(world, job).name
+    ref = AttemptRef(job=job, tenant=state["tenant"], fence=msgspec.convert(state["fence"], Fence))
+    return Principal(token_id=node, tenant="", role="node", node=node), ref
+
+
+async def _call(plane: Plane, who: Principal, ref: AttemptRef) -> ChildAnswer:
+    assert plane.replica is not None, "nothing has broken yet"
+    return await plane.replica.children.submit(who, ChildCall(ref=ref, call=1, spec=msgspec.json.encode(_job())))
+
+
+async def _late_child(world: SimulatedWorld) -> None:
+    """An attempt submits a job; that is on its way for so long that the attempt is taken away before it arrives."""
+    parent, who, ref = await _family(world)
+    leader, struck = leader_of(world), asyncio.Event()
+    other = next(plane for plane in world.planes if plane is not leader)
+    other.wire.late_s = (4.0, 4.0)
+    ordain(other, keys.REQUESTS, "late", struck.set)
+    asking = asyncio.create_task(_call(other, who, ref))
+    await struck.wait()
+    assert leader.replica is not None, "nothing has broken yet"
+    admin = Principal(token_id="admin", tenant=ref.tenant, role="admin")
+    await leader.replica.steering.requeue(admin, parent)
+    await asking
+    await until(world, lambda: phase(world, parent) == "SUCCEEDED")
+
+
+async def _repeated_call(world: SimulatedWorld) -> None:
+    """An attempt submits a job and is taken away; the next one makes the same call. Then the job is cancelled."""
+    parent, who, ref = await _family(world)
+    leader = leader_of(world)
+    child = (await _call(leader, who, ref)).job
+    assert leader.replica is not None, "nothing has broken yet"
+    admin = Principal(token_id="admin", tenant=ref.tenant, role="admin")
+    await leader.replica.steering.requeue(admin, parent)
+    await until(world, lambda: state_of(world, parent)["attempt"] == 2 and phase(world, parent) == "RUNNING")
+    await _call(leader, *_attempt(world, parent))
+    await leader.replica.jobs.cancel(admin, parent)
+    await until(world, lambda: phase(world, child) in ("CANCELLED", "SUCCEEDED"))
+
+
 CASES: dict[str, DirectedCase] = {
     "late-release": DirectedCase("a release arrives again when its job has ended", _late_release),
     "release-lost": DirectedCase("the leader dies at the commit that ends a parent", _lost_with_the_leader),
     "skipped-chain": DirectedCase("a chain of jobs is skipped one after the other", _skipped_chain),
     "last-job": DirectedCase("the last job of a workflow that fails", _last_job),
     "unknown-parent": DirectedCase("a job waits for one that is not kept", _unknown_parent),
+    "late-child": DirectedCase("a job of an attempt arrives when the attempt is over", _late_child),
+    "repeated-call": DirectedCase("the next attempt submits the same job again", _repeated_call),
     "set-clock": DirectedCase("wall clocks are set while jobs wait", _set_clock),
 }
