@@ -335,10 +335,11 @@ class LocalExecutor:
         self._failed_openings = 0
         self.slot_idle(slot)
 
-    def slot_answered(self) -> None:
+    def slot_answered(self, *, over: bool = False) -> None:
         self._launching = max(0, self._launching - 1)
         self._answered_at = asyncio.get_running_loop().time()
-        self._dispatch()
+        if not over:
+            self._dispatch()
 
     def slot_unheard(self, asked: StartRequest) -> None:
         self._launching = max(0, self._launching - 1)

@@ -78,8 +78,8 @@ class SlotPool(Protocol):
 
     def slot_ready(self, slot: "SlotProcess") -> None: ...
 
-    def slot_answered(self) -> None:
-        """The slot answered a command: its process runs, or never will."""
+    def slot_answered(self, *, over: bool = False) -> None:
+        """The slot answered a command: its process runs, or never will. `over`: the slot is idle in a moment."""
         ...
 
     def slot_idle(self, slot: "SlotProcess", *, retire: bool = False) -> None: ...
@@ -149,13 +149,13 @@ class SlotProcess:
         self._answered(CannotStart("the executor is shutting down", uncertain=True))
         self._ended(LOST)
 
-    def _answered(self, outcome: "AttemptProcess | CannotStart") -> None:
+    def _answered(self, outcome: "AttemptProcess | CannotStart", *, over: bool = False) -> None:
         asked, self._asked = self._asked, None
         if asked is None:
             return
         if not asked.answer.done():
             asked.answer.set_result(outcome)
-        self._pool.slot_answered()
+        self._pool.slot_answered(over=over)
 
     def _ended(self, finished: Finished) -> None:
         process, self._process = self._process, None
@@ -210,7 +210,7 @@ class SlotProcess:
     def _over(self, data: bytes, _: int) -> None:
         """Start and end in one message. The process is gone already, so it has no process id."""
         self._process = AttemptProcess(self, 0)
-        self._answered(self._process)
+        self._answered(self._process, over=True)
         self._finished(data, 0)
 
     def _finished(self, data: bytes, _: int) -> None:

@@ -201,8 +201,9 @@ class LiveCluster:
         readied = sum(self._set_ready(name) for name in delta.leases)
         for array in self._view.arrays if delta.relisted else delta.arrays:
             self._throttle(array)
+        now = self._clock.wall()
         for before, entry in delta.states:
-            follow(self.cluster, before, entry.state, self._view.spec(entry.state), self._clock.wall())
+            follow(self.cluster, before, entry.state, self._view.spec(entry.state), now)
         for state in delta.removed:
             forget(self.cluster, state.id)
         for name in sorted(delta.reservations):

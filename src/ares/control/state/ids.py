@@ -20,9 +20,21 @@ def base32(rng: Rng, chars: int) -> str:
     return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(0, 5 * chars, 10)])[:chars]
 
 
-def job_id(rng: Rng, wall_s: float) -> str:
-    """45 random bits, then the time to a 32nd of a second; `core.keys` says why in this order."""
-    return base32(rng, keys.ID_RANDOM_CHARS) + _time(int((wall_s - _TIME_ZERO_S) * 32))
+def job_id(rng: Rng, wall_s: float, number: int = 0, of: int = 1) -> str:
+    """45 random bits, then the time to a 32nd of a second; `core.keys` says why in this order.
+
+    The job with this number of a batch has its random bits from that part of all there are. Jobs of a batch are bound
+    and end in its order: side by side in the store, a wave of them shares a few pages and not one page each."""
+    if of == 1:
+        return base32(rng, keys.ID_RANDOM_CHARS) + _moment(wall_s)
+    bits = 5 * keys.ID_RANDOM_CHARS
+    drawn = int.from_bytes(rng.token((bits + 7) // 8), "big") & ((1 << bits) - 1)
+    value = ((number << bits) + drawn) // of
+    return "".join([_ALPHABET[(value >> shift) & 31] for shift in range(bits - 5, -1, -5)]) + _moment(wall_s)
+
+
+def _moment(wall_s: float) -> str:
+    return _time(int((wall_s - _TIME_ZERO_S) * 32))
 
 
 @lru_cache(maxsize=1)

@@ -206,15 +206,17 @@ class Drafting:
             return judged
         return Checked(who, request, judged, count, self._no_new(who, judged))
 
-    def draft(self, checked: Checked, before: int, deadline: DeadlineSeen | None) -> Draft | Refusal:
-        """With an id, encoded; `before` jobs are drafted with it. Refused, unless it was taken before, when there is no
-        room, or its deadline will be missed and was to be met."""
+    def draft(
+        self, checked: Checked, before: int, deadline: DeadlineSeen | None, number: int = 0, of: int = 1
+    ) -> Draft | Refusal:
+        """With an id, encoded; `before` jobs are drafted with it, and it is that number of its batch. Refused, unless it
+        was taken before, when there is no room, or its deadline will be missed and was to be met."""
         who, request, judged = checked.who, checked.request, checked.judged
         no = not_met(judged.spec, deadline) or self._no_room(who.tenant, checked.tasks, before)
         if no is not None:
             return no
         digest = "" if request.request_id is None else payload_sha256(request.spec)
-        new_id = job_id(self._rng, self._clock.wall())
+        new_id = job_id(self._rng, self._clock.wall(), number, of)
         spec = self._deadlines.dated(judged.spec)
         spec_op = Put(keys.job(who.tenant, new_id), self._encode(spec))
         if len(spec_op.value) > VALUE_BYTES_MAX:

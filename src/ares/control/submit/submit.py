@@ -125,7 +125,7 @@ class Submit:
         for number, ((place, check), deadline) in enumerate(zip(checked, forecasts, strict=True)):
             if number and number % WORKED_ON == 0:
                 await breathe()
-            drafted = check.no or self._drafting.draft(check, fresh, deadline)
+            drafted = check.no or self._drafting.draft(check, fresh, deadline, number, len(checked))
             if isinstance(drafted, Refusal):
                 outcomes[place] = await self._unless_seen(check, drafted)
             else:
