@@ -209,8 +209,8 @@ class Drafting:
     def draft(
         self, checked: Checked, before: int, deadline: DeadlineSeen | None, number: int = 0, of: int = 1
     ) -> Draft | Refusal:
-        """With an id, encoded; `before` jobs are drafted with it, and it is that number of its batch. Refused, unless it
-        was taken before, when there is no room, or its deadline will be missed and was to be met."""
+        """With an id, encoded; `before` jobs are drafted with it, and it has that number in its batch. Refused, unless
+        it was taken before, when there is no room, or its deadline will be missed and was to be met."""
         who, request, judged = checked.who, checked.request, checked.judged
         no = not_met(judged.spec, deadline) or self._no_room(who.tenant, checked.tasks, before)
         if no is not None:
