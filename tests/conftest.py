@@ -11,6 +11,7 @@ import pytest
 import structlog
 import uvloop
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from tests.running import pytest_collection_modifyitems, pytest_terminal_summary
 
@@ -29,6 +30,11 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # A run in the background of a script is started with SIGINT ignored, and everything that it starts would ignore it too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Values are tried that stand in the source of what properties are about. In all other modules they are searched for in
+# vain, by each worker: a tenth of what it takes to collect the tests.
+_ABOUT = ("/src/ares/core/", "/src/ares/model/", "/tests/property/")
+providers.is_local_module_file = lambda path: any(part in path for part in _ABOUT)
 
 # Two cores run servers and four workers at once: a slow example says nothing.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-# Together 500 seeds, in parts that run side by side with other tests. A seeded bug without a directed case takes 50 at
-# most, and one that shows in one world of 108 goes unseen in one run of a hundred; `make chaos` plays 100,000.
-PARTS, SEEDS_PER_PART = 4, 125
+# Together 200 seeds, in parts that run side by side with other tests. A seeded bug without a directed case takes 50 at
+# most, and one that shows in one world of 44 goes unseen in one run of a hundred; `make chaos` plays 100,000. What is
+# rarer has a directed case. No seeds are picked for what they show: a change of the product gives each another history.
+PARTS, SEEDS_PER_PART = 4, 50
 # Rules that every part must have put to the test, or its worlds were too quiet to prove anything.
 TESTED = ("E1", "E2", "E3", "E4", "E5", "E7", "E8", "E9", "E10", "E11", "E12", "E13", "E14", "E15", "E16", "E17", "E18")
 

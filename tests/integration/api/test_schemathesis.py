@@ -26,7 +26,7 @@ ENDLESS = ("/v1/events", "/v1/jobs/{id}/logs")
 
 
 # Every operation gets its example and a few made-up requests in each run, and all that can be varied in `make chaos`.
-SOME = ("--phases", "examples,fuzzing", "--max-examples", "2")
+SOME = ("--phases", "examples,fuzzing", "--max-examples", "1")
 MANY = ("--phases", "examples,coverage,fuzzing", "--max-examples", "20")
 
 
