@@ -24,13 +24,17 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
-_MEMORY_BYTES: Final = 1 << 30
+_MEMORY_BYTES: Final = 512 << 20
 _NICE: Final = 10
 _PIECE: Final = 1 << 20
 _NEWUSER: Final = 0x10000000
 _PDEATHSIG: Final = 1
 _PATH_BYTES_MAX: Final = 4096
 _DEPTH_MAX: Final = 256
+_HEADER_BYTES_MAX: Final = 1 << 20
+_LONG: Final = (
+    tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE,
+)  # fmt: skip
 _TIME_MAX: Final = 1 << 33
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"
@@ -99,6 +103,15 @@ class _Hashed(_Raw):
             pass
         if (found := f"sha256:{self._sha256.hexdigest()}") != digest:
             raise Flaw(f"{self._what} should be {digest} when it is unpacked, and came as {found}")
+
+
+class _Member(tarfile.TarInfo):
+    """A header whose name, or whatever else it says beside the usual, is bounded before it is read."""
+
+    def _proc_member(self, tarfile: Any) -> Any:
+        if self.type in _LONG and self.size > _HEADER_BYTES_MAX:
+            raise Flaw(f"a header in it takes {self.size:,} bytes, at most {_HEADER_BYTES_MAX:,} are taken")
+        return super()._proc_member(tarfile)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownVariableType]
 
 
 # ---- one layer after the other, in the new root
@@ -272,7 +285,7 @@ def _unpack(tree: _Tree, layer: dict[str, Any], files: list[int], bytes_max: int
     # Headers and padding come on top of the files.
     plain = _Hashed(whole, 2 * bytes_max + (1 << 30), name)
     tree.begin_layer()
-    with tarfile.open(fileobj=io.BufferedReader(plain, _PIECE), mode="r|", errorlevel=2) as tar:
+    with tarfile.open(fileobj=io.BufferedReader(plain, _PIECE), mode="r|", tarinfo=_Member, errorlevel=2) as tar:
         for member in tar:
             tree.add(tar, member)
             # Otherwise it remembers every member.

@@ -144,7 +144,7 @@ def _furnish_image(image: ImageRoot, uid: int, names: Iterable[tuple[str, bytes]
     with contextlib.suppress(ValueError, OSError):
         _way("/etc")
         for path, data in names:
-            _replace(path, data)
+            _replace(path, data, user)
         _name_user(user, image.home or "/")
 
 
@@ -153,7 +153,7 @@ def _name_user(user: int, home: str) -> None:
     lines = _read("/etc/passwd").splitlines()
     if not any(line.split(b":")[2:3] == [b"%d" % user] for line in lines):
         own = f"ares:x:{user}:{user}:Ares:{home}:/bin/sh".encode()
-        _replace("/etc/passwd", b"\n".join([*lines, own, b""]))
+        _replace("/etc/passwd", b"\n".join([*lines, own, b""]), user)
 
 
 def _read(path: str) -> bytes:
@@ -168,12 +168,13 @@ def _read(path: str) -> bytes:
         os.close(fd)
 
 
-def _replace(path: str, data: bytes) -> None:
+def _replace(path: str, data: bytes, user: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     fd = os.open(path, _NEW, 0o644)
     try:
         os.write(fd, data)
+        os.fchown(fd, user, -1)
     finally:
         os.close(fd)
 

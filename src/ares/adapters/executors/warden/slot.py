@@ -162,7 +162,13 @@ class WardenSlot:
         if kernel.boottime() >= deadline:
             self._agent.send(b"X")
             return
-        less = self._settle(sandbox.Cage(*caged))
+        try:
+            less = self._settle(sandbox.Cage(*caged))
+        except ValueError as error:
+            # The slot is of no use any more: parts of its sandbox may be there.
+            self._agent.send(b"E" + str(error).encode(errors="replace")[:4000])
+            self.end()
+            return
         try:
             self._limit(*limits, final=less.sandbox)
             self._room.lend(folders)
