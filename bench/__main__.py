@@ -14,6 +14,7 @@ import uvloop
 from bench import (
     budget,
     etcd,
+    images,
     latency,
     losses,
     machine,
@@ -52,6 +53,7 @@ TITLES = {
     "m": "a wide job among small ones",
     "n": "workflows",
     "o": "shipping a project",
+    "r": "jobs in images",
     "budget": "CPU time of a job, a submission and a placement",
 }
 
@@ -72,6 +74,7 @@ def main() -> int:
         "j": masking.rows, "k": neighbours.rows, "l": pauses.rows, "m": starvation.rows,
         "n": workflows.rows,
         "o": shipping.rows,
+        "r": images.rows,
         "budget": budget_rows,
     }  # fmt: skip
     about = machine.describe() + (", quick counts" if asked.quick else "")
