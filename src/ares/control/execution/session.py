@@ -8,7 +8,7 @@ import structlog
 
 from ares.control.execution.enrolment import Enrolled
 from ares.control.execution.reports import Report
-from ares.model.link import Ack, AttemptRef, LogAck, OutputChunk, Renew, ServerMessage
+from ares.model.link import Ack, AttemptRef, Exited, LogAck, OutputChunk, Renew, ServerMessage
 
 log = structlog.get_logger()
 
@@ -116,7 +116,10 @@ class AgentSession:
 
     def take(self, report: Report) -> None:
         """Queues a report to be committed."""
-        self.report_bytes = len(getattr(report.message, "value", b"")) + (self.report_bytes if self.reports else 0)
+        if not self.reports:
+            self.report_bytes = 0
+        if isinstance(report.message, Exited):
+            self.report_bytes += len(report.message.value)
         self.reports.append(report)
         if report.final:
             self.ending.add((report.ref, report.rank))

@@ -1,5 +1,6 @@
 """The one place that says how long a job will run. Learns from jobs that ended."""
 
+from collections.abc import Iterable
 from math import exp, log
 from typing import NamedTuple, TypeVar
 
@@ -279,8 +280,7 @@ class Predictor:
     def _learn(self, job: _Met, ran_s: float) -> None:
         ran_s, kind = max(_SHORTEST_S, ran_s), job.kind
         self._judge(job, ran_s)
-        for key in keys_of(kind):
-            self._add(key, ran_s)
+        self._add(keys_of(kind), ran_s)
         if kind.gpu_model is not None:
             self._learn_model(kind, kind.gpu_model, ran_s)
 
@@ -305,20 +305,21 @@ class Predictor:
         for other in self._models:
             there = None if other == gpu_model else self._histories.get(on_model(kind, other))
             if there is not None:
-                self._add(_ratio_key(gpu_model, other), log(ran_s / there.quantile(0.5)))
+                self._add((_ratio_key(gpu_model, other),), log(ran_s / there.quantile(0.5)))
         self._models.setdefault(gpu_model)
-        self._add(on_model(kind, gpu_model), ran_s)
+        self._add((on_model(kind, gpu_model),), ran_s)
 
-    def _add(self, key: str, value: float) -> None:
-        # The one that was seen last goes to the end.
+    def _add(self, keys: Iterable[str], value: float) -> None:
         histories = self._histories
-        recent = histories.pop(key, None)
-        if recent is None:
-            recent = RecentValues()
-        recent.add(value)
-        histories[key] = recent
-        if len(histories) > KINDS_MAX:
-            _forget(histories, KINDS_MAX)
+        for key in keys:
+            # The one that was seen last goes to the end.
+            recent = histories.pop(key, None)
+            if recent is None:
+                recent = RecentValues()
+            recent.add(value)
+            histories[key] = recent
+            if len(histories) > KINDS_MAX:
+                _forget(histories, KINDS_MAX)
 
     def _spread(self, bucket: str) -> Spread:
         return self._spreads.setdefault(bucket, Spread())

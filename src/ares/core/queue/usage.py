@@ -45,10 +45,12 @@ class _Meter:
 
     def flow(self, rate: int, at: float, life: float) -> None:
         """`rate` more a second from `at` on."""
-        self._forward(at, life)
-        if at != self.at:
+        if at >= self.at:
+            self._forward(at, life)
+        else:
             self.value -= rate * life * expm1((at - self.at) / life)
-        self.value = max(0.0, self.value)
+        if self.value < 0.0:
+            self.value = 0.0
         self.rate += rate
 
     def _forward(self, at: float, life: float) -> None:
