@@ -90,9 +90,7 @@ def check_room(course: Course, plan: Plan) -> None:
     """Nothing is given twice: not now, and not when everybody is gone who was asked to go."""
     now, then = judge.rooms_of(course.world), judge.rooms_of(course.world)
     in_use = course.in_use()
-    gone = {victim for one in plan.evictions for victim in one.victims} | {
-        job for job in course.lingering() if course.state(job).phase != "RUNNING"
-    }
+    gone = {victim for eviction in plan.evictions for victim in eviction.victims} | asked_to_go(course)
     resized = {one.job: one.placements for one in plan.resized}
     placed = {one.job: one.placements for one in plan.placed}
     for job, places in in_use.items():
@@ -150,6 +148,10 @@ def check_left_out(course: Course, plan: Plan) -> None:
                 assert not now or not judge.fits(course.world, rooms, state, spec, wants, course.pairs()), (left, wants)
 
 
+def asked_to_go(course: Course) -> set[str]:
+    return {job for job in course.lingering() if course.state(job).phase != "RUNNING"}
+
+
 def kept_rooms(course: Course, plan: Plan) -> list[tuple[str, tuple[Placement, ...]]]:
     """Of those for whom room was made before, and who do not have it yet."""
     placed = {one.job for one in plan.placed}
@@ -160,7 +162,8 @@ def check_promises(course: Course, plan: Plan) -> None:
     """By the estimates, there is room for all promises together: whoever starts, grows or evicts leaves it alone."""
     now, changed = course.now, {one.job: one.placements for one in plan.resized}
     steps: list[tuple[float, int, Placement, str]] = []
-    for job in course.jobs:
+    # The room of a job that was asked to go is counted once: for the job that it is kept for.
+    for job in sorted(course.jobs.keys() - asked_to_go(course)):
         ends = course.cluster.future.ends_at(job)
         places = changed.get(job, held(course.state(job)))
         steps += [(now, -1, place, job) for place in places]
