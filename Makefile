@@ -7,8 +7,8 @@
 unexport PYTHONDONTWRITEBYTECODE
 
 TESTS ?= tests
-# More than there are cores: many tests wait for processes.
-WORKERS ?= 4
+# More than there are cores: tests of real processes wait for two thirds of their time.
+WORKERS ?= 6
 SEEDS ?= 100000
 HOURS ?= 2
 REQUESTS ?= 100000

@@ -36,7 +36,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _ABOUT = ("/src/ares/core/", "/src/ares/model/", "/tests/property/")
 providers.is_local_module_file = lambda path: any(part in path for part in _ABOUT)
 
-# Two cores run servers and four workers at once: a slow example says nothing.
+# Two cores run servers and several workers at once: a slow example says nothing.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same examples in every run of the check; a person's own runs keep searching.
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)

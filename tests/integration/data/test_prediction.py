@@ -38,7 +38,7 @@ def slowdown_and_starts(log: str, name: str) -> tuple[float, float]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("count", [5000, pytest.param(None, marks=pytest.mark.soak, id="all")])
+@pytest.mark.parametrize("count", [2000, pytest.param(None, marks=pytest.mark.soak, id="all")])
 def test_every_job_starts_as_published_where_estimates_are_corrected(count: int | None) -> None:
     """EASY, the shortest first, by the predictions given with the log: the user's last two runs, in Tsafrir's steps."""
     path = DATA / "easy" / "KTH-SP2.csv.gz"
