@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -184,3 +185,8 @@ class LocalRegistry:
     def blob(self, digest: str) -> Path:
         plain = digest.removeprefix("sha256:")
         return self._root / "data/docker/registry/v2/blobs/sha256" / plain[:2] / plain / "data"
+
+
+if __name__ == "__main__":
+    # For the guides: an image whose command greets.
+    Image(config={"Cmd": ["echo", "hello from the image"]}).oci_archive(Path(sys.argv[1]))

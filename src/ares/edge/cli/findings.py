@@ -28,7 +28,7 @@ def of_nodes(nodes: "Iterable[NodeView]") -> list[Finding]:
     """What machines do not have or do not enforce, a finding for each kind with the machines it holds for."""
     known = list(nodes)
     there = [node for node in known if node.ready]
-    found = [*_lost(known), *_mock_gpus(there), *_not_apart(there)]
+    found = [*_lost(known), *_mock_gpus(there), *_not_apart(there), *_images(there)]
     if not known:
         found.append(Finding("nodes", "failed", "no machine has joined: no job can run", "`ares agent` on a machine"))
     return found
@@ -65,6 +65,15 @@ def _not_apart(nodes: "list[NodeView]") -> list[Finding]:
     if nodes and not found:
         found.append(Finding("sandbox", "ok", "jobs are in sandboxes, with limits on memory, CPU and processes"))
     return found
+
+
+def _images(nodes: "list[NodeView]") -> list[Finding]:
+    """Whether jobs can run in container images. Which ones is the operator's choice, and told by the node."""
+    unable = [node.name for node in nodes if not frozenset(node.info.sandbox) >= {"images", *BOX}]
+    if not unable:
+        return [Finding("images", "ok", "jobs can run in container images")] if nodes else []
+    text = f"{some(unable)}: jobs cannot run in container images there: no overlay mounts, or no sandbox"
+    return [Finding("images", "note", text, f"Linux 5.12 or later; {_SANDBOX_FIX}")]
 
 
 _LIMITS_FIX = (

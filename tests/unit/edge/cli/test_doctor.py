@@ -12,7 +12,7 @@ from ares.model.isolation import BOX
 from tests.unit.edge.client.stub import Say, Stub
 
 Ares = Callable[..., Any]
-WELL = [*BOX, "cgroup-v2"]
+WELL = [*BOX, "cgroup-v2", "images"]
 CHECKS = {"store": "following", "leader": "r1", "disk_free_mib": "5000", "clock": "4600.0"}
 ME = {"tenant": "default", "role": "admin", "name": "", "tokenId": "t", "user": "ada", "team": None, "proof": "token",
       "home": "", "expiresAt": None, "permissions": {}}  # fmt: skip
@@ -50,6 +50,7 @@ def test_all_is_well(stub: Stub, ares: Ares) -> None:
         ([node("a", gpus=(GPU,))], {}, "mock-gpus", "note", "nvidia-smi"),
         ([node("a", sandbox=list(BOX))], {}, "limits", "warning", "Delegate=yes"),
         ([node("a", sandbox=[])], {}, "sandbox", "warning", "user namespaces"),
+        ([node("a", sandbox=[*BOX, "cgroup-v2"])], {}, "images", "note", "Linux 5.12"),
         ([node("a"), node("b", ready=False)], {}, "nodes", "warning", "agent's terminal"),
         ([node("a", ready=False)], {}, "nodes", "failed", "agent's terminal"),
         ([], {}, "nodes", "failed", "ares agent"),
