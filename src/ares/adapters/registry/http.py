@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode, urljoin
 
-from ares import __version__
 from ares.core.image.layout import DOCUMENT_BYTES_MAX, MANIFEST_TYPES
 from ares.core.net.addresses import Target, judged, target_of
 from ares.ports.registry import RegistryRefused, RegistryUnreachable
@@ -94,7 +93,7 @@ class HttpRegistry:
     def _followed(
         self, url: str, headers: Mapping[str, str], host: str
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        sent = {"User-Agent": f"ares/{__version__}", **headers}
+        sent = {"User-Agent": "ares", **headers}
         for _ in range(_REDIRECTS_MAX):
             connection, answer = self._request(url, sent, host)
             place = answer.headers.get("Location", "")
