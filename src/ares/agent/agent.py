@@ -32,8 +32,7 @@ from ares.model.link import ChildAnswer, ChildCall
 from ares.model.node import NodeInfo
 from ares.ports.clock import Clock, Rng
 from ares.ports.executor import Doors, Executor
-from ares.ports.link import ChildLink, FileLink, Link
-from ares.ports.registry import Registry
+from ares.ports.link import ChildLink, FileLink, Link, Registry
 from ares.ports.witness import Witness
 
 _log = structlog.get_logger(__name__)

@@ -16,10 +16,9 @@ import msgspec
 from msgspec import Meta
 
 from ares.adapters.store.open import FORMS
-from ares.app.sections import AuthConfig, HostPath, ImagesConfig, Section
+from ares.app.sections import AuthConfig, ImagesConfig, SandboxConfig, Section
 from ares.core.access.certificates import LIFE_S
 from ares.model.base import LabelKey, LabelValue, Slug
-from ares.model.isolation import Isolation
 from ares.model.job import DeviceKind
 from ares.model.limits import ServerLimits
 from ares.model.node import Taint
@@ -105,24 +104,6 @@ class LimitsConfig(ServerLimits, frozen=True, kw_only=True, forbid_unknown_field
 class SecretsConfig(Section, frozen=True):
     # The keys that secrets are sealed with; servers that share a store share them. Empty: in the home directory.
     key_file: str = ""
-
-
-class SandboxConfig(Section, frozen=True):
-    """How jobs are kept apart on this node, see docs/concepts/sandbox.md."""
-
-    # What every job gets at least, as far as the machine allows; a job or its tenant may ask for more.
-    level: Isolation = "sandbox"
-    # "100000-165535": every tenant's jobs run as a user of its own, out of these. "auto": where the agent is root and
-    # can, out of a range that no system gives to people. "none": as the agent's user.
-    uids: Annotated[str, Meta(pattern=r"^(auto|none|[0-9]{1,10}-[0-9]{1,10})?$(?!\n)")] = "auto"
-    # What sandboxes do not show beyond Ares' own directories, may write to, and have of devices beyond accelerators.
-    hidden: tuple[HostPath, ...] = ()
-    writable: tuple[HostPath, ...] = ()
-    devices: tuple[HostPath, ...] = ()
-    # An attempt whose directory holds more is ended; 0: no limit but the disk's.
-    workspace_mib: Annotated[int, Meta(ge=0, le=1 << 30)] = 0
-    # Output that comes faster is dropped, with a note; 0: no limit but the 64 MiB of an attempt.
-    log_kib_per_s: Annotated[int, Meta(ge=0, le=1 << 30)] = 0
 
 
 class AuditConfig(Section, frozen=True):

@@ -1,4 +1,4 @@
-"""The base of all sections of the configuration, and the sections about authentication and images."""
+"""The base of all sections of the configuration, and the sections about authentication, sandboxes and images."""
 
 from typing import Annotated, Literal
 
@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from ares.model.base import Slug
+from ares.model.isolation import Isolation
 from ares.model.provider import Algorithm
 
 HostPath = Annotated[str, Meta(max_length=4096, pattern=r"^/[^\x00-\x1f\x7f]*$(?!\n)")]
@@ -42,6 +43,24 @@ class OidcConfig(Section, frozen=True):
 class AuthConfig(Section, frozen=True):
     # By a name that the operator chooses: [auth.oidc.NAME].
     oidc: dict[Slug, OidcConfig] = {}
+
+
+class SandboxConfig(Section, frozen=True):
+    """How jobs are kept apart on this node, see docs/concepts/sandbox.md."""
+
+    # What every job gets at least, as far as the machine allows; a job or its tenant may ask for more.
+    level: Isolation = "sandbox"
+    # "100000-165535": every tenant's jobs run as a user of its own, out of these. "auto": where the agent is root and
+    # can, out of a range that no system gives to people. "none": as the agent's user.
+    uids: Annotated[str, Meta(pattern=r"^(auto|none|[0-9]{1,10}-[0-9]{1,10})?$(?!\n)")] = "auto"
+    # What sandboxes do not show beyond Ares' own directories, may write to, and have of devices beyond accelerators.
+    hidden: tuple[HostPath, ...] = ()
+    writable: tuple[HostPath, ...] = ()
+    devices: tuple[HostPath, ...] = ()
+    # An attempt whose directory holds more is ended; 0: no limit but the disk's.
+    workspace_mib: Annotated[int, Meta(ge=0, le=1 << 30)] = 0
+    # Output that comes faster is dropped, with a note; 0: no limit but the 64 MiB of an attempt.
+    log_kib_per_s: Annotated[int, Meta(ge=0, le=1 << 30)] = 0
 
 
 class ImagesConfig(Section, frozen=True):

@@ -17,7 +17,7 @@ from urllib.parse import urlencode, urljoin
 
 from ares.core.image.layout import DOCUMENT_BYTES_MAX, MANIFEST_TYPES
 from ares.core.net.addresses import Target, judged, target_of
-from ares.ports.registry import RegistryRefused, RegistryUnreachable
+from ares.ports.link import RegistryRefused, RegistryUnreachable
 
 _HUB: Final = {"docker.io": "registry-1.docker.io"}
 _TIMEOUT_S: Final = 30.0
@@ -139,7 +139,7 @@ class HttpRegistry:
         return connection
 
     def _token(self, challenge: str, name: str, host: str) -> str:
-        """What a reader without an account gets, where a registry wants a token of everybody."""
+        """What a reader without an account gets, where a registry wants a token of every reader."""
         said = dict(_CHALLENGE.findall(challenge))
         if not challenge.lower().startswith("bearer ") or "realm" not in said:
             raise RegistryRefused(f"{host} gives {name} to no reader without an account")

@@ -10,11 +10,9 @@ import itertools
 import json
 import os
 import shutil
-import subprocess
 import sys
-import threading
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +27,7 @@ from ares.core.image.run import ImageUser
 
 _log = structlog.get_logger(__name__)
 
+Wanted = Callable[[], bool]
 _IMAGES: Final = "images"
 _ROOT: Final = "root"
 _RECORD: Final = "image.json"
@@ -132,7 +131,13 @@ class ImageStore:
         return record
 
     async def add(
-        self, tenant: str, digest: str, config: ImageConfig, layers: Sequence[LayerFiles], uid: int | None, wanted: Any
+        self,
+        tenant: str,
+        digest: str,
+        config: ImageConfig,
+        layers: Sequence[LayerFiles],
+        uid: int | None,
+        wanted: Wanted,
     ) -> UnpackedImage:
         """Unpacks an image, whole or not at all. Raises StagingFailed, NotWanted and OSError."""
         folder, run = self.folder(tenant, digest), config.config or RunConfig()
@@ -184,52 +189,30 @@ class ImageStore:
                 self._sound.discard(str(folder))
                 size, files = size - record.bytes, files - record.files
 
-    async def _run(self, asked: dict[str, Any], wanted: Any) -> dict[str, Any]:
-        """Runs the unpacker; ends it when the attempt is told to end."""
+    async def _run(self, asked: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
+        """Runs the unpacker, with nothing of the agent's own environment; ends it when the attempt is told to end."""
+        argv = [sys.executable, "-I", "-S", "-X", "utf8", image_unpacker.__file__]
+        pipe = asyncio.subprocess.PIPE
         async with self._working:
-            running = _Unpacker(asked)
+            process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, stderr=pipe, env={}, cwd="/")
+            talk = asyncio.ensure_future(process.communicate(json.dumps(asked).encode()))
             try:
-                while not await asyncio.to_thread(running.ended, _LOOK_S):
+                while not (await asyncio.wait((talk,), timeout=_LOOK_S))[0]:
                     if not wanted():
                         raise NotWanted
             finally:
-                running.end()
-            return running.answer()
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await asyncio.shield(asyncio.gather(talk, return_exceptions=True))
+        return _answer(*talk.result(), process.returncode)
 
 
-class _Unpacker:
-    """The program that unpacks, while it runs."""
-
-    def __init__(self, asked: dict[str, Any]) -> None:
-        # The parts of the standard library that it needs, and nothing of the agent's own environment.
-        argv = [sys.executable, "-I", "-S", "-X", "utf8", image_unpacker.__file__]
-        self._process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={}, cwd="/"
-        )
-        self._said: tuple[bytes, bytes] = (b"", b"")
-        self._talk = threading.Thread(target=self._exchange, args=(json.dumps(asked).encode(),), daemon=True)
-        self._talk.start()
-
-    def _exchange(self, asked: bytes) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._said = self._process.communicate(asked)
-
-    def ended(self, within_s: float) -> bool:
-        self._talk.join(within_s)
-        return not self._talk.is_alive()
-
-    def end(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._talk.join()
-
-    def answer(self) -> dict[str, Any]:
-        out, err = self._said
-        try:
-            return json.loads(out)
-        except ValueError:
-            why = err.decode(errors="replace").strip().rpartition("\n")[2] or f"exit code {self._process.returncode}"
-            raise StagingFailed(f"the image cannot be unpacked here: {why}") from None
+def _answer(out: bytes, err: bytes, code: int | None) -> dict[str, Any]:
+    try:
+        return json.loads(out)
+    except ValueError:
+        why = err.decode(errors="replace").strip().rpartition("\n")[2] or f"exit code {code}"
+        raise StagingFailed(f"the image cannot be unpacked here: {why}") from None
 
 
 def _prepare(draft: Path, uid: int | None) -> None:

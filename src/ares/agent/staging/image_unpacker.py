@@ -117,7 +117,7 @@ class _Member(tarfile.TarInfo):
 # ---- one layer after the other, in the new root
 
 
-class _Tree:
+class _ImageTree:
     """The root directory as it grows."""
 
     def __init__(self, bytes_max: int, entries_max: int) -> None:
@@ -276,7 +276,7 @@ def _verify(layer: dict[str, Any], files: list[int]) -> str:
     return name
 
 
-def _unpack(tree: _Tree, layer: dict[str, Any], files: list[int], bytes_max: int) -> None:
+def _unpack(tree: _ImageTree, layer: dict[str, Any], files: list[int], bytes_max: int) -> None:
     name = _verify(layer, files)
     magic = os.pread(files[0], len(_ZSTD), 0) if files else b""
     if magic == _ZSTD:
@@ -370,7 +370,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     files = [_opened(layer["files"]) for layer in request["layers"]]
     _confine(request["root"], request["uid"])
     if request["layers"]:
-        tree = _Tree(request["bytes_max"], request["entries_max"])
+        tree = _ImageTree(request["bytes_max"], request["entries_max"])
         for layer, parts in zip(request["layers"], files, strict=True):
             _unpack(tree, layer, parts, request["bytes_max"])
         tree.finish()

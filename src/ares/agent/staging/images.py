@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from ares.agent.staging.image_store import ImageStore, ImageTerms, LayerFiles, UnpackedImage
+from ares.agent.staging.image_store import ImageStore, ImageTerms, LayerFiles, UnpackedImage, Wanted
 from ares.agent.staging.stager import Stager, StagingFailed, in_thread
 from ares.agent.staging.unpack import NotWanted
 from ares.api.projects import ProjectManifest
@@ -22,9 +22,8 @@ from ares.core.image.run import ImageUser, argv_of, environment_of, workdir_of
 from ares.model.job import JobSpec
 from ares.model.link import Start
 from ares.ports.executor import ImageFiles, Launch
-from ares.ports.registry import Registry, RegistryRefused, RegistryUnreachable
+from ares.ports.link import Registry, RegistryRefused, RegistryUnreachable
 
-Wanted = Callable[[], bool]
 _BLOBS: Final = "blobs/sha256/"
 _RESERVE_BYTES: Final = 256 << 20
 # An index may name an index, once.

@@ -21,7 +21,7 @@ from ares.model.job import JobSpec
 from ares.model.link import AttemptRef, Start
 from ares.model.state import Fence, Placement
 from ares.ports.executor import Launch
-from ares.ports.registry import RegistryRefused
+from ares.ports.link import RegistryRefused
 from tests.images import ARCHITECTURE, Image, Member, folder, link, member, packed
 
 # A user of no one, as tenants have.
