@@ -72,12 +72,9 @@ def _check_keys(keys: list[str]) -> int:
 
 def _check_branch(ops: Sequence[Op]) -> int:
     puts = [op for op in ops if isinstance(op, Put)]
-    others = [op for op in ops if not isinstance(op, Put)] if len(puts) < len(ops) else []
-    deleted = [op for op in others if isinstance(op, Delete)]
+    deleted = [op for op in ops if isinstance(op, Delete)] if len(puts) < len(ops) else []
     # The empty prefix is that of all keys.
-    size = _check_keys([op.key for op in puts]) + _check_keys(
-        [op.key for op in others if op.key or not (isinstance(op, Delete) and op.prefix)]
-    )
+    size = _check_keys([op.key for op in ops if op.key or not (isinstance(op, Delete) and op.prefix)])
     lengths = [len(op.value) for op in puts]
     if lengths and max(lengths) > VALUE_BYTES_MAX:
         key, length = next((op.key, length) for op, length in zip(puts, lengths, strict=True) if length == max(lengths))

@@ -229,6 +229,8 @@ class Pack(Generic[D]):
 
 def packs(drafts: Sequence[tuple[int, D]]) -> list[list[tuple[int, D]]]:
     """The drafts in order, each with the number it came with."""
+    if len(drafts) == 1:
+        return [[*drafts]]
     found: list[list[tuple[int, D]]] = []
     pack: Pack[D] | None = None
     for place, draft in drafts:
