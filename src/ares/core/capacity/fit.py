@@ -26,8 +26,6 @@ _EVER_MAX = 65_536
 _POSSIBLE_BYTES = 1 << 24
 # Above this share of rows, computing all of them is cheaper than picking.
 _PICK_SHARE = 4
-# Up to this many rows, scoring the refused rows too costs less than leaving them out.
-_FEW = 1024
 
 
 class ProfileRules(NamedTuple):
@@ -41,20 +39,23 @@ class ProfileRules(NamedTuple):
 
 
 class Evaluation:
-    """One ask against all rows. `stage`: the index of the filter that refuses a row, or their number if none does."""
+    """One ask against all rows."""
 
-    __slots__ = ("ask", "best", "caught_up", "passing", "power", "room", "score", "stage")
+    __slots__ = ("ask", "best", "caught_up", "lasting", "power", "renewed", "room", "score", "stage", "staged")
 
     def __init__(self, ask: Ask, rows: int) -> None:
         self.ask = ask
-        self.caught_up = -1
+        # How far each part has followed the touches of rows.
+        self.caught_up = self.renewed = self.staged = -1
+        # The index of the filter that refuses a row, or their number if none does. Made when it is asked for.
         self.stage: npt.NDArray[np.uint8] = np.zeros(rows, np.uint8)
+        # Rows that pass every filter that looks at lasting facts.
+        self.lasting: Bools = np.zeros(rows, np.bool_)
         self.score: Floats = np.full(rows, NO)
         # Ranks that fit on each row, for gangs only.
         self.room: Ints | None = np.zeros(rows, np.int64) if ask.ranks > 1 else None
         # The best row, or -1 when none passes; -2 when not known.
         self.best = -2
-        self.passing = 0
         # By pool with a power cap: what was left of it, and the least and the most that a rank needs there.
         self.power: dict[int, tuple[int, int, int]] = {}
 
@@ -67,6 +68,9 @@ class Evaluations:
         self.matching = matching
         self.facts = ClusterFacts()
         self._rules = ProfileRules((), ())
+        # Of the filters, those that look at what nodes are, and the others.
+        self._lasting: list[Filter] = []
+        self._changing: list[Filter] = []
         # Whether a set of rules has built-in filters only: kept, as placement asks for it often.
         self.all_known: tuple[ProfileRules | None, bool] = (None, False)
         self._kept: dict[Ask, Evaluation] = {}
@@ -76,6 +80,9 @@ class Evaluations:
         # Counts touches; for each row the count when it was last touched.
         self._touches = 0
         self._touched: Ints = np.zeros(table.rows, np.int64)
+        # The same for rows that have another node now, or the node other facts.
+        self._renewals = 0
+        self._renewed: Ints = np.zeros(table.rows, np.int64)
 
     @property
     def rules(self) -> ProfileRules:
@@ -85,6 +92,8 @@ class Evaluations:
     def rules(self, rules: ProfileRules) -> None:
         """Everything is computed anew. The caller must put nodes again whose power draw changed."""
         self._rules = rules
+        self._lasting = [filter_ for _, filter_ in rules.filters if filter_.lasting]
+        self._changing = [filter_ for _, filter_ in rules.filters if not filter_.lasting]
         self.table.policy = rules.policy
         self.table.power = PoolPower(self.table, rules.caps) if rules.caps else None
         self.forget()
@@ -95,6 +104,11 @@ class Evaluations:
         self._touched[row] = self._touches
         if self.table.power is not None:
             self.table.power.touch((row,))
+
+    def renew(self, row: int) -> None:
+        """The row has another node, or what is known of its node changed."""
+        self.touch(row)
+        self._renewed[row] = self._renewals = self._touches
 
     def touch_each(self, rows: Ints) -> None:
         self._touches += 1
@@ -108,20 +122,34 @@ class Evaluations:
         self.forget_possible()
         if len(self._touched) < self.table.rows:
             self._touched = np.zeros(self.table.rows, np.int64)
+            self._renewed = np.zeros(self.table.rows, np.int64)
 
     def of(self, ask: Ask) -> Evaluation:
         """The evaluation of the ask, up to date with every touched row."""
-        found = self._kept.get(ask)
-        if found is None:
-            if len(self._kept) >= _KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
-            found = self._kept[ask] = Evaluation(ask, self.table.rows)
+        found = self._kept.get(ask) or self._new(ask)
         if found.caught_up != self._touches or ask.near:
             self._repair(found)
             found.caught_up = self._touches
         if self.table.power is not None:
             self._follow_power(found, self.table.power)
         return found
+
+    def _new(self, ask: Ask) -> Evaluation:
+        if len(self._kept) >= _KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+        found = self._kept[ask] = Evaluation(ask, self.table.rows)
+        return found
+
+    def stage(self, ask: Ask) -> npt.NDArray[np.uint8]:
+        """Of each row the index of the filter that refuses the ask, or their number if none does."""
+        found = self._kept.get(ask) or self._new(ask)
+        capped = self.table.power is not None
+        if found.staged != self._touches or ask.near or capped:
+            # A power cap refuses rows that were not touched themselves.
+            at = self._behind(ask, -1 if capped else found.staged)
+            found.stage[at] = self.stages(self.rows(ask, at))
+            found.staged = self._touches
+        return found.stage
 
     def forget_possible(self) -> None:
         """A node came, changed or went."""
@@ -155,7 +183,7 @@ class Evaluations:
         """The evaluation and its best row, the lowest of equals; -1 when no row passes."""
         found = self.of(ask)
         if found.best == -2:
-            row = int(found.score.argmax())
+            row = int(found.score[: self.table.used].argmax()) if self.table.used else 0
             found.best = row if found.score[row] != NO else -1
         return found, found.best
 
@@ -181,13 +209,41 @@ class Evaluations:
     # ---- catching up with touched rows
 
     def _repair(self, found: Evaluation) -> None:
+        self._fill(found, self._behind(found.ask, found.caught_up))
+
+    def _behind(self, ask: Ask, caught_up: int) -> Ints | slice:
+        """The rows that were touched since."""
         # Rows beyond the last node stay refused, as they were made.
         everything = slice(0, self.table.used)
-        if found.caught_up < 0 or found.ask.near or self.table.used < _PICK_SHARE:
-            self._fill(found, everything)
-            return
-        behind = np.flatnonzero(self._touched > found.caught_up)
-        self._fill(found, everything if len(behind) * _PICK_SHARE > self.table.used else behind)
+        if caught_up < 0 or ask.near or self.table.used < _PICK_SHARE:
+            return everything
+        behind = np.flatnonzero(self._touched[: self.table.used] > caught_up)
+        return everything if len(behind) * _PICK_SHARE > self.table.used else behind
+
+    def _renew(self, found: Evaluation) -> None:
+        """Lasting facts, of rows whose nodes are others than before."""
+        at: Ints | slice = slice(0, self.table.used)
+        if found.renewed >= 0:
+            at = np.flatnonzero(self._renewed > found.renewed)
+        rows = self.rows(found.ask, at)
+        passes = rows.exists
+        for filter_ in self._lasting:
+            said = filter_.passes(rows)
+            if said is not None:
+                passes = passes & said
+        found.lasting[at] = passes
+        found.renewed = self._renewals
+
+    def passes(self, found: Evaluation, rows: NodeSlice) -> Bools:
+        """Which rows no filter refuses."""
+        if found.renewed != self._renewals:
+            self._renew(found)
+        passes = found.lasting[rows.at]
+        for filter_ in self._changing:
+            said = filter_.passes(rows)
+            if said is not None:
+                passes = passes & said
+        return passes
 
     def _follow_power(self, found: Evaluation, power: PoolPower) -> None:
         """The power cap of a pool may let rows pass, or refuse them, that were not touched themselves."""
@@ -213,41 +269,29 @@ class Evaluations:
         rows = self.rows(found.ask, at)
         if self.table.power is not None:
             self._note_power(found, rows, self.table.power)
-        stage = self.stages(rows)
-        passes: Bools = (stage == len(self.rules.filters)) & rows.exists
-        found.stage[at] = stage
+        passes = self.passes(found, rows)
         found.best = -2
-        if not passes.any():
-            found.score[at] = NO
-            if found.room is not None:
-                found.room[at] = 0
-        elif self.table.used == 1:
-            # Nothing to choose between.
-            found.score[at] = 0.0
-            if found.room is not None:
-                found.room[at] = room(rows)
-        elif len(stage) <= _FEW:
-            found.score[at] = np.where(passes, self.weigh(rows), NO)
-            if found.room is not None:
-                found.room[at] = np.where(passes, room(rows), 0)
-        else:
-            self._score_passing(found, at, np.flatnonzero(passes))
-
-    def _score_passing(self, found: Evaluation, at: Ints | slice, where: Ints) -> None:
-        """Scores only the rows that pass: with many rows the others are not worth it."""
-        chosen = where if isinstance(at, slice) else at[where]
-        rows = self.rows(found.ask, chosen)
+        where = np.flatnonzero(passes)
         found.score[at] = NO
-        found.score[chosen] = self.weigh(rows)
         if found.room is not None:
             found.room[at] = 0
+        if len(where):
+            self._score(found, at, where, rows if len(where) == len(passes) else None)
+
+    def _score(self, found: Evaluation, at: Ints | slice, where: Ints, rows: NodeSlice | None) -> None:
+        """Scores only rows that pass: of rows that were touched most are full."""
+        chosen = at if rows is not None else where if isinstance(at, slice) else at[where]
+        rows = rows or self.rows(found.ask, chosen)
+        # With one row there is nothing to choose between.
+        found.score[chosen] = 0.0 if self.table.used == 1 else self.weigh(rows)
+        if found.room is not None:
             found.room[chosen] = room(rows)
 
     def weigh(self, rows: NodeSlice) -> Any:
         total: Any = 0.0
         for _, weight, scorer in self.rules.scorers:
             if weight and (said := scorer(rows)) is not None:
-                total = total + weight * said
+                total += weight * said
         return total
 
 

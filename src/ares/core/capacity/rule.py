@@ -58,6 +58,8 @@ class Filter(NamedTuple):
     wakes: tuple[Wake, ...]
     # Looks beyond the row: evaluated anew every time for asks it applies to.
     across: bool = False
+    # Looks at what the node is, never at what is taken of it nor at whether it is ready.
+    lasting: bool = False
 
 
 def of_nodes(explain: Explain) -> Explain:

@@ -45,7 +45,7 @@ def _in_its_way(cluster: Cluster, job: str, key: ClassKey) -> Iterator[Claim]:
     """Claims of promised jobs where this job would fit now."""
     evaluations = cluster.evaluations
     passing = len(evaluations.rules.filters)
-    fits = np.logical_or.reduce([evaluations.of(ask).stage == passing for ask in key.asks]) & cluster.table.exists
+    fits = np.logical_or.reduce([evaluations.stage(ask) == passing for ask in key.asks]) & cluster.table.exists
     rows = cluster.rows
     for promise in cluster.promises.values():
         if promise.job == job:

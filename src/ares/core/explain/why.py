@@ -87,7 +87,7 @@ def _wakes(evaluations: Evaluations, name: str) -> tuple[str, ...]:
 
 def _stages_now(evaluations: Evaluations, ask: Ask) -> _Stages:
     rows = np.flatnonzero(evaluations.table.exists)
-    return _Stages(evaluations.of(ask).stage[rows].astype(np.int64), rows)
+    return _Stages(evaluations.stage(ask)[rows].astype(np.int64), rows)
 
 
 def _never(evaluations: Evaluations, ask: Ask) -> Reason | None:
@@ -173,7 +173,7 @@ def _gang_not_now(evaluations: Evaluations, ask: Ask) -> Reason | None:
         level = "node"
     if evaluations.table.power is not None:
         # Rows that only a power cap refuses, and rows that nothing refuses.
-        rows = np.flatnonzero((found.stage >= len(evaluations.rules.filters) - 1) & evaluations.table.exists)
+        rows = np.flatnonzero((evaluations.stage(ask) >= len(evaluations.rules.filters) - 1) & evaluations.table.exists)
         if _roomiest(evaluations, level, rows, room(evaluations.rows(ask, rows))) >= ask.min_ranks:
             return gang_too_thirsty(Miss(evaluations.rows(ask), rows, False))
     parts = [] if level == "cluster" else free_by_domain(evaluations, found, level)

@@ -7,11 +7,17 @@ deadline, come before it where their ranks say so.
 from collections.abc import Iterable
 from math import inf
 
-from ares.core.queue.factors import JobFacts, rank
+import numpy as np
+import numpy.typing as npt
+
+from ares.core.queue.factors import ClassFacts, JobFacts, rank
+from ares.core.queue.factors.factor import Floats
 from ares.core.queue.shares import Shares
 from ares.core.queue.waiting import QueueView
 from ares.model.job import PRIORITIES
 from ares.model.profile import Profile
+
+Bools = npt.NDArray[np.bool_]
 
 _PROMISING = frozenset({"easy", "aggressive", "deadline"})
 
@@ -19,10 +25,10 @@ _PROMISING = frozenset({"easy", "aggressive", "deadline"})
 class KeptTurns:
     """The jobs that are promised a start, and how their ranks bound the ranks of other jobs."""
 
-    __slots__ = ("_jobs", "_most")
+    __slots__ = ("_most", "jobs")
 
     def __init__(self, ranks: dict[str, tuple[int, float]]) -> None:
-        self._jobs = ranks.keys()
+        self.jobs = ranks.keys()
         # By priority level: the rank that no job of the level comes before.
         self._most = [
             min((primary for of, primary in ranks.values() if of <= level), default=inf)
@@ -31,10 +37,19 @@ class KeptTurns:
 
     def within(self, job: str, facts: JobFacts, primary: float) -> tuple[float, bool]:
         """What the rank of a job counts in line, and whether it comes after jobs that count as much."""
-        if not self._jobs or facts.latest_start is not None or job in self._jobs:
+        if not self.jobs or facts.latest_start is not None or job in self.jobs:
             return primary, False
         most = self._most[facts.level]
         return (most, True) if most < primary else (primary, False)
+
+    def within_each(self, facts: ClassFacts, least: Floats, most: Floats) -> tuple[Floats, Bools]:
+        """The same of many jobs that have no promise, by the least and the most that their ranks can be: no job comes
+        before what this says."""
+        if not self.jobs:
+            return most, np.zeros(len(most), np.bool_)
+        bound = np.array(self._most)[facts.level]
+        after = np.isnan(facts.latest_start) & (bound < least)
+        return np.where(after, bound, most), after
 
 
 def kept_turns(waiting: QueueView, promised: Iterable[str], profile: Profile, shares: Shares, now: float) -> KeptTurns:

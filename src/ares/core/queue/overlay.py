@@ -5,7 +5,7 @@ from math import inf
 from ares.core.queue.factors import JobFacts, latest_start
 from ares.core.queue.order import Place, job_of, place
 from ares.core.queue.static_queue import Rank
-from ares.core.queue.waiting import JobClass, WaitingQueue, class_key, facts_of, gap_needed
+from ares.core.queue.waiting import JobClass, WaitingQueue, class_key, facts_of, gap_needed, traits_of
 from ares.model.job import JobSpec
 from ares.model.state import JobState
 
@@ -35,6 +35,9 @@ class QueueOverlay:
         )
         line.add(self._place)
         self.active[found.id] = self._class
+        traits = [(job_class, *traits_of(job_class.key)) for job_class in self.active.values()]
+        self.pacing = {job_class.id: job_class for job_class, tells, _ in traits if tells}
+        self.nearing = {job_class.id: job_class for job_class, _, looks in traits if looks}
 
     def _take_out(self) -> None:
         before, at = self._queue.class_of(self._job), self._queue.place_of(self._job)
@@ -50,6 +53,9 @@ class QueueOverlay:
 
     def __contains__(self, job_id: str) -> bool:
         return job_id == self._job or job_id in self._queue
+
+    def heads(self) -> None:
+        """A question about one job goes through the classes."""
 
     def ahead(self, job_id: str) -> list[Rank]:
         if self.settled is None or job_id != self._job:

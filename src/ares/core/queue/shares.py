@@ -3,10 +3,15 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from ares.core.queue.drf import LEVELS, RESOURCES, AccountHolding, Amounts, DrfDigit, sizes_of
 from ares.core.queue.tree import ROOT, levels, parent_of
 from ares.core.queue.usage import DecayedUsage
 from ares.model.profile import Share, ShareResource
+
+Floats = npt.NDArray[np.float64]
 
 # ---- Hard limits, beyond which an account cannot go.
 
@@ -61,6 +66,11 @@ class Shares:
         """The part of the cluster that this is: the largest over the resources."""
         cpu, memory, gpu = self._sizes
         return max(cpu_milli / cpu, memory_mib / memory, gpu_milli / gpu)
+
+    def parts(self, cpu_milli: Floats, memory_mib: Floats, gpu_milli: Floats) -> Floats:
+        """The same of many at once."""
+        cpu, memory, gpu = self._sizes
+        return np.maximum(np.maximum(cpu_milli / cpu, memory_mib / memory), gpu_milli / gpu)
 
     def held(self, path: str) -> Amounts:
         """What a tenant, a team or a user holds now."""

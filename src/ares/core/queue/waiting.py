@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from ares.core.ask import Ask, asks_of
 from ares.core.lifecycle.ranks import leaving_s
 from ares.core.queue.factors import JobFacts, latest_start
+from ares.core.queue.heads import ClassHeads
 from ares.core.queue.order import LEVELS, Place, account_of, place
 from ares.core.queue.static_queue import Rank, StaticQueue, is_settled
 from ares.model.job import JobSpec
@@ -94,6 +95,8 @@ class Line:
 
 # Classes that ran empty are kept this long for the next job of their kind.
 _EMPTY_KEPT = 256
+# Fewer classes than this are ranked one by one.
+_HEADS_FROM = 64
 
 
 class ClassKey(NamedTuple):
@@ -132,6 +135,11 @@ def facts_of(place: Place, key: ClassKey, runs_s: float = inf) -> JobFacts:
     return JobFacts(key.level, place[1], place[0] if key.dated else None, key.account, runs_s, key.asks[0])
 
 
+def traits_of(key: ClassKey) -> tuple[bool, bool]:
+    """Whether jobs of the class run faster on some GPU models, and whether they look at jobs around them."""
+    return bool(key.asks[0].runs), any(ask.near for ask in key.asks)
+
+
 def gap_needed(spec: JobSpec) -> float:
     """The job is told to leave so long before the gap ends."""
     return inf if spec.gap_min_s is None else spec.gap_min_s + leaving_s(spec)
@@ -153,12 +161,19 @@ class QueueView(Protocol):
 
     # Classes with jobs, in no order: the cycle orders them.
     active: dict[int, JobClass]
+    # Of these, classes whose jobs run faster on some GPU models, and classes whose jobs look at jobs around them.
+    pacing: dict[int, JobClass]
+    nearing: dict[int, JobClass]
     # All jobs in one line, where the order allows for that.
     settled: StaticQueue | None
 
     def __len__(self) -> int: ...
 
     def __contains__(self, job_id: str) -> bool: ...
+
+    def heads(self) -> ClassHeads | None:
+        """The first jobs of all classes; None where going through the classes costs less."""
+        ...
 
     def ahead(self, job_id: str) -> list[Rank]:
         """Every job before a waiting job, where the order is settled."""
@@ -208,6 +223,11 @@ class WaitingQueue:
         self._latest: tuple[JobSpec | None, str, JobClass | None] = (None, "", None)
         # Classes with jobs, in no order: the cycle orders them.
         self.active: dict[int, JobClass] = {}
+        self.pacing: dict[int, JobClass] = {}
+        self.nearing: dict[int, JobClass] = {}
+        # Their first jobs, but for classes that changed since they were last asked for.
+        self._heads = ClassHeads()
+        self._moved: set[int] = set()
         # Arrays of which only so many tasks may hold a place at once.
         self.throttles: dict[str, int] = {}
         self._next_id = 1
@@ -245,7 +265,7 @@ class WaitingQueue:
             shortest_s = min(runs_s, gap_s)
             found.shortest_s = min(found.shortest_s, shortest_s) if len(found.line) else shortest_s
             found.line.add(at)
-            self.active[found.id] = found
+            self._open(found)
             if self.settled is not None:
                 self.settled.add(at, self.facts_of(state.id))
         return found
@@ -262,9 +282,38 @@ class WaitingQueue:
             self.settled.remove(job_id)
         found = self._by_id[at[4]]
         found.line.remove(at)
+        self._moved.add(found.id)
         if not len(found.line):
-            del self.active[found.id]
+            for classes in (self.active, self.pacing, self.nearing):
+                classes.pop(found.id, None)
         return True
+
+    def _open(self, job_class: JobClass) -> None:
+        """The class has a job more."""
+        self._moved.add(job_class.id)
+        if job_class.id not in self.active:
+            self.active[job_class.id] = job_class
+            tells, looks = traits_of(job_class.key)
+            if tells:
+                self.pacing[job_class.id] = job_class
+            if looks:
+                self.nearing[job_class.id] = job_class
+
+    def heads(self) -> ClassHeads | None:
+        """The first jobs of all classes; None where going through the classes costs less."""
+        if len(self.active) < _HEADS_FROM:
+            # They are made anew once there are many.
+            self._heads, self._moved = ClassHeads(), set()
+            return None
+        moved = self._moved if len(self._heads) else self.active.keys()
+        for number in moved:
+            job_class = self.active.get(number)
+            if job_class is None:
+                self._heads.drop(number)
+            else:
+                self._heads.put(number, facts_of(job_class.line.nth(0), job_class.key))
+        self._moved = set()
+        return self._heads
 
     def ahead(self, job_id: str) -> list[Rank]:
         """Every job before a waiting job, where the order is settled."""
@@ -327,6 +376,9 @@ class WaitingQueue:
         return found
 
     def _forget_empty(self) -> None:
+        if len(self._moved) > 2 * len(self.active) + _EMPTY_KEPT:
+            # Nothing has asked for them in a long time.
+            self._heads, self._moved = ClassHeads(), set()
         # Sweeping only when most are empty keeps the cost per new class constant.
         if len(self._by_key) <= 2 * len(self.active) + _EMPTY_KEPT:
             return

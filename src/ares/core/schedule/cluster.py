@@ -55,6 +55,8 @@ class Cluster(Capacity):
         self.waiting = WaitingQueue()
         self.backlog = Backlog()
         self.usage = DecayedUsage(profile.order.half_life_s)
+        # Use need not be counted where the profile never changes and its order does not look at it.
+        self.metered = True
         self.licences_used: Counter[str] = Counter()
         self._typicals = Typicals()
         # What every account holds, in sum.
@@ -103,6 +105,7 @@ class Cluster(Capacity):
         before, shapes = self.table.records[row], self.table.shape_changes
         self.table.put(row, record, self.profile.pools.get(record.info.pool, _PLAIN))
         self._shift(row)
+        self.evaluations.renew(row)
         self._set_healthy(name)
         self._set_free(name)
         if before is None or before.info != record.info or before.taints != record.taints:

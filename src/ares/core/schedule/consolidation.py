@@ -153,7 +153,7 @@ def _movable(rooms: RoomColumns, screened: Screened) -> set[str]:
 def _mask(trial: Trial, ask: Ask, row: int) -> int | None:
     """The GPUs of a node that the job may use; None when anything but a lack of room keeps the job away."""
     evaluations = trial.evaluations
-    stage, names = int(evaluations.of(ask).stage[row]), [name for name, _ in evaluations.rules.filters]
+    stage, names = int(evaluations.stage(ask)[row]), [name for name, _ in evaluations.rules.filters]
     if stage < len(names) and names[stage] not in HELD_BACK:
         return None
     answers = evaluations.rows(ask, np.array([row])).gpu_answers[0]

@@ -37,7 +37,7 @@ def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: Job
         cluster.predictor.ended(state.id, run_time(state))
     # Also for a job that is still on its way out of its old place.
     cluster.reserve(state.id, Reserved(state.hold, state.evicting, state.alternative))
-    if before is None or _metered(before) != _metered(state):
+    if cluster.metered and (before is None or _metered(before) != _metered(state)):
         count_use(cluster, before, state, now)
 
 

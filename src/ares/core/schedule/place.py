@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ares.core.ask import Ask
-from ares.core.capacity.fit import NO, Evaluations, room
+from ares.core.capacity.fit import NO, Evaluation, Evaluations, room
 from ares.core.capacity.node_table import Floats, Ints
 from ares.core.capacity.power import PoolPower
 from ares.core.capacity.transaction import Allocation, Transaction, alike, fit, fit_each
@@ -115,7 +115,7 @@ def _together(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int)
         beyond = (-float(score[order[end]]), int(order[end])) if end < len(order) else None
         fresh = order[begin:end]
         front = _Front(np.concatenate([front.rows, fresh]), np.concatenate([front.keys, score[fresh]]))
-        front, cut = _fill_up(evaluations, txn, ask, front, steps, beyond, wanted)
+        front, cut = _fill_up(evaluations, txn, found, front, steps, beyond, wanted)
         begin, end = end, min(len(order), end + wanted - len(steps))
     steps.sort()
     for step in steps[wanted:] if cut else ():
@@ -144,7 +144,7 @@ class _Front(NamedTuple):
 def _fill_up(
     evaluations: Evaluations,
     txn: Transaction,
-    ask: Ask,
+    found: Evaluation,
     front: _Front,
     steps: list[_Step],
     beyond: tuple[float, int] | None,
@@ -162,11 +162,11 @@ def _fill_up(
             front = _Front(front.rows[before], front.keys[before])
             if not len(front.rows):
                 break
-        front, taken = _take_each(evaluations, txn, ask, front)
+        front, taken = _take_each(evaluations, txn, found.ask, front)
         number = len(steps)
         for at, (key, allocation) in enumerate(zip((-front.keys).tolist(), taken, strict=True)):
             steps.append((key, allocation.row, number + at, allocation))
-        front = _again(evaluations, ask, front)
+        front = _again(evaluations, found, front)
     cut = bool(len(front.rows))
     if parked:
         rows, keys = (np.concatenate(columns) for columns in zip(*parked, strict=True))
@@ -191,13 +191,13 @@ def _take_each(evaluations: Evaluations, txn: Transaction, ask: Ask, front: _Fro
     return (front, found) if all(fits) else (_Front(front.rows[fits], front.keys[fits]), found)
 
 
-def _again(evaluations: Evaluations, ask: Ask, front: _Front) -> _Front:
+def _again(evaluations: Evaluations, found: Evaluation, front: _Front) -> _Front:
     """The rows that can take one more job, with their scores now."""
-    seen = evaluations.rows(ask, front.rows)
-    passes = evaluations.stages(seen) == len(evaluations.rules.filters)
+    seen = evaluations.rows(found.ask, front.rows)
+    passes = evaluations.passes(found, seen)
     if not passes.all():
         front = _Front(front.rows[passes], front.keys[passes])
         if not len(front.rows):
             return front
-        seen = evaluations.rows(ask, front.rows)
+        seen = evaluations.rows(found.ask, front.rows)
     return _Front(front.rows, np.minimum(front.keys, evaluations.weigh(seen)))

@@ -3,14 +3,22 @@
 import heapq
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
-from math import fsum
+from math import fsum, inf
+from typing import NamedTuple
+
+import numpy as np
 
 from ares.core.queue.factors import FACTORS, STATIC, JobFacts
-from ares.core.queue.kept_turns import kept_turns
+from ares.core.queue.factors.factor import Floats, Ints
+from ares.core.queue.heads import about, estimable
+from ares.core.queue.kept_turns import Bools, kept_turns
 from ares.core.queue.order import Place, job_of
 from ares.core.queue.waiting import JobClass, facts_of
 from ares.core.schedule.trial import Trial
 
+_AT_ONCE = 256
+# The first three of a key, or less, and the class.
+_Bound = tuple[float, bool, float, float, int]
 # (minus what the primary rank counts in line, whether after jobs that count as much, minus primary rank, minus
 # secondary rank, place in line, index of the class): the smallest comes first.
 _Key = tuple[float, bool, float, float, Place, int]
@@ -34,8 +42,32 @@ class RankedClass:
         return job_of(self.job_class.line.nth(self.done))
 
 
+class _Later(NamedTuple):
+    """Classes that have no exact rank yet, the first one last."""
+
+    ids: Ints
+    counts: Floats
+    after: Bools
+    primary: Floats
+
+    def take(self, left: int) -> list[_Bound]:
+        """The next of the first `left`, as values. Whatever the secondary rank is, the bound is below it."""
+        some = slice(max(0, left - _AT_ONCE), left)
+        counts, after, primary, ids = (
+            column[some].tolist() for column in (self.counts, self.after, self.primary, self.ids)
+        )
+        return [
+            (count, late, rank, -inf, number)
+            for count, late, rank, number in zip(counts, after, primary, ids, strict=True)
+        ]
+
+
 class RankedQueue:
-    """Which class is next. Jobs that are placed already are passed over."""
+    """Which class is next. Jobs that are placed already are passed over.
+
+    Of many classes most never have a turn: they wait in the order of what they rank at most, and get their exact rank
+    when no class with one comes before that.
+    """
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
@@ -51,13 +83,56 @@ class RankedQueue:
         ]
         self._fixed = not any(self._moving)
         self._kept = kept_turns(trial.waiting, trial.cluster.promises, trial.profile, trial.shares, trial.now)
-        self._turns = [RankedClass(job_class, index) for index, job_class in enumerate(trial.waiting.active.values())]
-        self._heap = [self._key(turn) for turn in self._turns if self._skip(turn)]
-        heapq.heapify(self._heap)
+        self._turns: list[RankedClass] = []
+        self._heap: list[_Key] = []
+        # Classes without an exact rank, the first one last; the next of them as values; and how many there are.
+        self._later: _Later | None = None
+        self._next: list[_Bound] = []
+        self._left = 0
+        self._line_up()
+
+    def _line_up(self) -> None:
+        trial = self._trial
+        heads = trial.waiting.heads() if estimable(self._order) else None
+        if heads is None:
+            for job_class in trial.waiting.active.values():
+                self._enter(job_class)
+            return
+        ids, facts = heads.columns()
+        least, primary = about(facts, self._order.primary, trial.shares, self._order, trial.now)
+        counts, after = self._kept.within_each(facts, least, primary)
+        # Of these classes the first job may be dealt with, or have a promise: their ranks are not those of the columns.
+        found = (trial.waiting.class_of(job) for job in (*self._placed, *self._kept.jobs))
+        apart = {job_class.id: job_class for job_class in found if job_class is not None}
+        for number, job_class in apart.items():
+            self._enter(job_class)
+            counts[ids == number] = -inf
+        order = np.lexsort((primary, ~after, counts)) if after.any() else counts.argsort()
+        order = order[int(np.count_nonzero(counts == -inf)) :]
+        self._later, self._left = _Later(ids[order], -counts[order], after[order], -primary[order]), len(order)
+
+    def _enter(self, job_class: JobClass) -> None:
+        turn = RankedClass(job_class, len(self._turns))
+        self._turns.append(turn)
+        if self._skip(turn):
+            heapq.heappush(self._heap, self._key(turn))
+
+    def _catch_up(self) -> None:
+        """Every class that may come first has its exact rank."""
+        heap, active = self._heap, self._trial.waiting.active
+        while self._left:
+            if not self._next and self._later is not None:
+                self._next = self._later.take(self._left)
+            bound = self._next[-1]
+            if heap and bound > heap[0]:
+                return
+            self._next.pop()
+            self._left -= 1
+            self._enter(active[bound[-1]])
 
     def __len__(self) -> int:
         """The number of classes that still have jobs to look at."""
-        return len(self._heap)
+        return len(self._heap) + self._left
 
     @property
     def passed_over(self) -> bool:
@@ -67,8 +142,9 @@ class RankedQueue:
         """The class of the next job. There must be one."""
         heap = self._heap
         while True:
+            self._catch_up()
             turn = self._turns[heap[0][-1]]
-            if self._fixed or len(heap) == 1:
+            if self._fixed or len(self) == 1:
                 return turn
             # Ranks only fall while a cycle places jobs, so a class whose rank fell is put back in line.
             key = self._key(turn)
@@ -80,7 +156,7 @@ class RankedQueue:
         """The first class goes on with the next of its jobs, if there is one."""
         if not self._skip(turn):
             heapq.heappop(self._heap)
-        elif len(self._heap) > 1:
+        elif len(self) > 1:
             heapq.heapreplace(self._heap, self._key(turn))
 
     def end(self) -> None:
@@ -89,7 +165,7 @@ class RankedQueue:
 
     def rest(self, closed: Container[int] = ()) -> Iterator[tuple[str, JobClass]]:
         """Every job that is not dealt with, in order; no more of a class once it is `closed`."""
-        while self._heap:
+        while len(self):
             turn = self.first()
             if turn.job_class.id in closed:
                 self.end()

@@ -139,7 +139,6 @@ class Trial:
         self.paced: dict[str, PacedJob] = {}
         # Placed jobs that other jobs must be near to or away from.
         self._matched: list[str] = []
-        self._near: bool | None = None
 
     @classmethod
     def what_if(cls, cluster: Cluster, now: float, waiting: QueueView | None = None) -> Self:
@@ -301,16 +300,10 @@ class Trial:
         for name, count in key.licences:
             self.licences[name] += count
         labels = self.waiting.labels_of(job)
-        if labels is not None and self._somebody_cares():
+        if labels is not None and self.waiting.nearing:
             tenant = key.account.split("/", 1)[0]
             self.cluster.matching.put(job, tenant, labels, tuple(allocation.row for allocation in found.taken))
             self._matched.append(job)
-
-    def _somebody_cares(self) -> bool:
-        """Whether any waiting job has a term about jobs around it."""
-        if self._near is None:
-            self._near = any(ask.near for job_class in self.waiting.active.values() for ask in job_class.key.asks)
-        return self._near
 
     def note_run(self, jobs: Sequence[str], key: ClassKey, class_id: int, taken: Sequence[Allocation]) -> None:
         """Notes like jobs, each with its own place."""
@@ -329,7 +322,7 @@ class Trial:
         """Rows that only lack room: what running jobs hold is all that is in the way."""
         names = [name for name, _ in self.evaluations.rules.filters]
         lacking = np.array([name in HELD_BACK for name in names] + [True])
-        short = lacking[self.evaluations.of(ask).stage] & self.cluster.table.healthy
+        short = lacking[self.evaluations.stage(ask)] & self.cluster.table.healthy
         return np.flatnonzero(short & self.evaluations.possible(ask))
 
     def _promised(self, placed: set[str]) -> dict[str, Promise]:

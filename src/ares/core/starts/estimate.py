@@ -40,7 +40,7 @@ def start_estimate(trial: Trial, key: ClassKey, ask: Ask, position: int) -> Eta:
             return Eta(earliest=now, latest=now + 2.0, basis="it fits now", computed_at=now)
         return _ended(now, opens.at, opens.words, position)
     rows = trial.rows_held_back(ask)
-    stages = trial.evaluations.of(ask).stage[rows]
+    stages = trial.evaluations.stage(ask)[rows]
     nearest = rows[np.argsort(-stages.astype(np.int64), kind="stable")][:_NODES_MAX]
     ends = _ends(trial.cluster, [int(row) for row in nearest])
     for at in sorted({max(at, opens.at) for _, at in ends if at is not None and at > now}):

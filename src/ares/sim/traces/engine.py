@@ -275,8 +275,11 @@ class _Replay:
     def _cycle(self) -> Plan:
         world = self._world
         world.cluster.advance(world.now)
-        plan = cycle(world.cluster, world.now, tells=False)
-        self._cycles += 1
+        if world.cluster.pending or world.cluster.elastic:
+            plan = cycle(world.cluster, world.now, tells=False)
+            self._cycles += 1
+        else:
+            plan = Plan(at=world.now)
         started = world.apply(plan)
         world.cluster.promise(plan.promises, more=plan.more)
         self._expect_due()

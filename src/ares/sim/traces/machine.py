@@ -3,6 +3,7 @@
 from ares.check.replay.trace import Trace
 from ares.core.forecast.estimate import Estimate, stated
 from ares.core.forecast.predictor import Predictor
+from ares.core.queue.static_queue import is_settled
 from ares.core.schedule.cluster import Cluster
 from ares.model.job import JobSpec
 from ares.model.node import NodeRecord
@@ -11,6 +12,8 @@ from ares.model.profile import Profile
 
 def machine(trace: Trace, profile: Profile) -> Cluster:
     cluster = Cluster(profile, _Told() if profile.prediction.source == "stated" else Predictor())
+    # The profile stays as it is.
+    cluster.metered = not is_settled(profile.order)
     for info in trace.nodes:
         cluster.put_node(NodeRecord(info=info, incarnation=1, registered_at=0.0))
         cluster.set_ready(info.name, True)

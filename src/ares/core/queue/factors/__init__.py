@@ -4,22 +4,22 @@ from math import fsum
 from typing import Literal
 
 from ares.api.decisions import FactorShown
-from ares.core.queue.factors.age import age
-from ares.core.queue.factors.deadline import deadline, latest_start
-from ares.core.queue.factors.drf import drf
+from ares.core.queue.factors.age import age, ages
+from ares.core.queue.factors.deadline import deadline, deadlines, latest_start
+from ares.core.queue.factors.drf import drf, drfs
 from ares.core.queue.factors.f1 import f1
-from ares.core.queue.factors.factor import Factor, JobFacts
-from ares.core.queue.factors.fair_share import fair_share
-from ares.core.queue.factors.fifo import fifo
-from ares.core.queue.factors.priority import priority
+from ares.core.queue.factors.factor import ClassFacts, Factor, FactorEach, JobFacts
+from ares.core.queue.factors.fair_share import fair_share, fair_shares
+from ares.core.queue.factors.fifo import fifo, fifos
+from ares.core.queue.factors.priority import priorities, priority
 from ares.core.queue.factors.shortest import shortest
-from ares.core.queue.factors.size import size
+from ares.core.queue.factors.size import size, sizes
 from ares.core.queue.shares import Shares
 from ares.model.profile import OrderPolicy, Weight
 
 __all__ = [
-    "BY_RUN_TIME", "FACTORS", "SETTLED", "STATIC", "Factor", "JobFacts", "explain", "latest_start",
-    "rank",
+    "BY_RUN_TIME", "EACH", "FACTORS", "SETTLED", "STATIC", "ClassFacts", "Factor", "JobFacts", "explain",
+    "latest_start", "rank",
 ]  # fmt: skip
 
 FACTORS: dict[str, Factor] = {
@@ -32,6 +32,16 @@ FACTORS: dict[str, Factor] = {
     "priority": priority,
     "shortest": shortest,
     "size": size,
+}
+# For many jobs at once; factors that are not here have to be asked job by job.
+EACH: dict[str, FactorEach] = {
+    "age": ages,
+    "deadline": deadlines,
+    "drf": drfs,
+    "fair-share": fair_shares,
+    "fifo": fifos,
+    "priority": priorities,
+    "size": sizes,
 }
 # Factors that stay the same while a cycle places jobs.
 STATIC: frozenset[str] = frozenset(FACTORS) - {"drf"}

@@ -2,8 +2,10 @@
 
 from math import inf
 
+import numpy as np
+
 from ares.core.forecast.estimate import fastest, runs_by_model
-from ares.core.queue.factors.factor import JobFacts
+from ares.core.queue.factors.factor import ClassFacts, Floats, JobFacts
 from ares.core.queue.shares import Shares
 from ares.model.job import JobSpec
 from ares.model.profile import OrderPolicy
@@ -30,3 +32,11 @@ def deadline(facts: JobFacts, _shares: Shares, order: OrderPolicy, now: float) -
     if facts.latest_start is None:
         return 0.0
     return min(1.0, max(0.0, 1.0 - (facts.latest_start - now) / order.horizon_s))
+
+
+def deadlines(facts: ClassFacts, _shares: Shares, order: OrderPolicy, now: float) -> Floats | float:
+    dated = ~np.isnan(facts.latest_start)
+    if not dated.any():
+        return 0.0
+    near = 1.0 - (np.where(dated, facts.latest_start, 0.0) - now) / order.horizon_s
+    return np.where(dated, np.clip(near, 0.0, 1.0), 0.0)

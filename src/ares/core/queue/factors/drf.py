@@ -1,9 +1,13 @@
 """How little the job's account holds at present."""
 
-from ares.core.queue.factors.factor import JobFacts
+from ares.core.queue.factors.factor import ClassFacts, Floats, JobFacts
 from ares.core.queue.shares import Shares
 from ares.model.profile import OrderPolicy
 
 
 def drf(facts: JobFacts, shares: Shares, _order: OrderPolicy, _now: float) -> float:
     return 1.0 - min(1.0, shares.dominant(facts.account))
+
+
+def drfs(facts: ClassFacts, shares: Shares, _order: OrderPolicy, _now: float) -> Floats:
+    return facts.by_account(lambda account: 1.0 - min(1.0, shares.dominant(account)))

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from math import inf
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from ares.core.ask import Ask
 from ares.core.queue.shares import Shares
 from ares.model.profile import OrderPolicy
@@ -31,3 +34,29 @@ class JobFacts(NamedTuple):
 
 # The last argument is the time. About 0 to 1, larger is sooner; placing a job must never raise it.
 Factor = Callable[[JobFacts, Shares, OrderPolicy, float], float]
+
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class ClassFacts(NamedTuple):
+    """The same of the first job of many classes, as columns."""
+
+    level: Ints
+    submitted_at: Floats
+    # Not a number: it has no deadline.
+    latest_start: Floats
+    # Places in `accounts`.
+    account: Ints
+    accounts: list[str]
+    # CPU and GPU thousandths and MiB of one rank: a row for each. And how many ranks.
+    amounts: Floats
+    ranks: Floats
+
+    def by_account(self, of: Callable[[str], float]) -> Floats:
+        return np.array([of(account) for account in self.accounts])[self.account]
+
+
+# What a factor says of many jobs at once, but for rounding.
+FactorEach = Callable[[ClassFacts, Shares, OrderPolicy, float], Floats | float]

@@ -6,7 +6,9 @@ wide job that just came passes no narrower one that has waited for hours. A job 
 one other to end, as any job would: it is not wide, however small the cluster.
 """
 
-from ares.core.queue.factors.factor import JobFacts
+import numpy as np
+
+from ares.core.queue.factors.factor import ClassFacts, Floats, JobFacts
 from ares.core.queue.shares import Shares
 from ares.model.profile import OrderPolicy
 
@@ -19,3 +21,11 @@ def size(facts: JobFacts, shares: Shares, order: OrderPolicy, now: float) -> flo
         return 0.0
     part = ask.ranks * shares.part(ask.cpu_milli, ask.memory_mib, ask.gpus_milli) / _WIDEST
     return min(1.0, waited) * min(1.0, part)
+
+
+def sizes(facts: ClassFacts, shares: Shares, order: OrderPolicy, now: float) -> Floats:
+    waited = (now - facts.submitted_at) / order.ageing_s
+    cpu, memory, gpu = facts.amounts
+    wide = np.where(gpu > 0.0, gpu, cpu) * facts.ranks > 1000.0
+    part = facts.ranks * shares.parts(cpu, memory, gpu) / _WIDEST
+    return np.where(wide, np.clip(waited, 0.0, 1.0) * np.minimum(1.0, part), 0.0)

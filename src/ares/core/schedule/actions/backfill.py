@@ -15,6 +15,7 @@ from ares.core.capacity.claims import Claim
 from ares.core.capacity.transaction import taken_by
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.plan import LeftOut
+from ares.core.schedule.quick_look import QuickLook
 from ares.core.schedule.slot import Slot, earliest, full
 from ares.core.schedule.trial import Assignment, Trial
 from ares.model.profile import BackfillStrategy, Profile
@@ -58,8 +59,7 @@ class BackfillPass:
         self._ever: dict[int, bool] = {}
         # Classes of which no job can start any more.
         self.closed: set[int] = set()
-        # The most of CPU, memory and GPU that any row has, by what is hidden; cleared when something is placed.
-        self._most: dict[tuple[float, str], tuple[int, int, int]] = {}
+        self._look = QuickLook(trial)
         if self._strategy == "conservative" or trial.resumes:
             self._claim_kept()
 
@@ -115,7 +115,7 @@ class BackfillPass:
             self._promise(job, job_class)
         # Where there is no room even for the shortest job of the class, the others need not be looked at.
         elif job_class.shortest_s >= self._refused.get(job_class.id, _EVER) or not (
-            self._round.paced or self.may_fit(job_class, job_class.shortest_s)
+            self._round.paced or self._look.may_fit(job_class, job_class.shortest_s)
         ):
             self.closed.add(job_class.id)
         self._leave(job, job_class)
@@ -169,8 +169,10 @@ class BackfillPass:
             return False
         if len(self._round.promises) < self._policy.reservations or self._waiting.gap_of(job) is not None:
             return False
+        if self._look.too_large(job_class):
+            return True
         runs_s = self._round.runs_of(job)
-        return runs_s >= self._refused.get(job_class.id, _EVER) or not self.may_fit(job_class, runs_s)
+        return runs_s >= self._refused.get(job_class.id, _EVER) or not self._look.may_fit(job_class, runs_s)
 
     def _start(self, job: str, job_class: JobClass) -> bool:
         """Gives the job a place now, if it may have one: to its end, or for as long as no claim needs it."""
@@ -180,7 +182,7 @@ class BackfillPass:
         )
 
     def _start_in_gap(self, job: str, job_class: JobClass, gap_s: float) -> bool:
-        found = self._round.find(job_class.key, gap_s) if self.may_fit(job_class, gap_s) else None
+        found = self._round.find(job_class.key, gap_s) if self._look.may_fit(job_class, gap_s) else None
         if found is None:
             return False
         leaves_at = min(self._round.claims.next_on(taken.row) for taken in found.taken)
@@ -191,10 +193,10 @@ class BackfillPass:
         if job in self._round.claims.of:
             # What is held for the job itself is not in its way.
             self._round.claims.drop(job)
-            self._most.clear()
+            self._look.again()
         elif runs_s >= self._refused.get(job_class.id, _EVER):
             return False
-        if self._full(job_class, runs_s) or not self.may_fit(job_class, runs_s):
+        if self._full(job_class, runs_s) or not self._look.may_fit(job_class, runs_s):
             self._refused[job_class.id] = runs_s
             return False
         found = self._round.find(self._round.key_of(job, job_class.key), runs_s)
@@ -214,18 +216,11 @@ class BackfillPass:
                 ends_at = min(ends_at, own.until)
             self._round.claims.begin(taken, ends_at)
         self._counted += 1
-        self._most.clear()
+        self._look.again()
 
     def may_fit(self, job_class: JobClass, runs_s: float) -> bool:
-        """A quick look at whether any row has as much of everything as some alternative asks for."""
-        ends_at, claims = self._round.now + runs_s, self._round.claims
-        for ask in job_class.key.asks:
-            most = self._most.get(claims.hidden_from(ends_at, ask.reservation))
-            cpu, memory, gpu = most or self._most_free(ends_at, ask.reservation)
-            enough = (ask.cpu_milli <= cpu and ask.memory_mib <= memory) or ask.qos != "guaranteed"
-            if enough and (not ask.gpus or ask.gpus_milli <= gpu):
-                return True
-        return False
+        """A quick look at whether there may be room."""
+        return self._look.may_fit(job_class, runs_s)
 
     def _full(self, job_class: JobClass, runs_s: float) -> bool:
         """Whether there is no room for so long, as far as that can be told without hiding claims."""
@@ -238,14 +233,6 @@ class BackfillPass:
         """The job's alternatives that neither licences nor limits stand in the way of."""
         gated = bool(job_class.key.licences or self._round.profile.shares)
         return (ask for ask in job_class.key.asks if not gated or self._round.gate(job_class.key, ask) is None)
-
-    def _most_free(self, ends_at: float, reservation: str) -> tuple[int, int, int]:
-        claims = self._round.claims
-        key = claims.hidden_from(ends_at, reservation)
-        claims.hide(ends_at, reservation)
-        most = self._cluster.most_free()
-        self._most[key] = most
-        return most
 
     # ---- promises
 
@@ -270,7 +257,7 @@ class BackfillPass:
         if kept is not None and self._still(kept) and (claim := claim_of(self._cluster, kept)) is not None:
             trial.claims.add(claim)
             trial.promises[job] = kept
-            self._most.clear()
+            self._look.again()
             return True
         found = self._opening(job_class, runs_s)
         if self._strategy == "conservative" and kept is not None and kept.start > trial.now:
@@ -296,7 +283,7 @@ class BackfillPass:
             made_at=trial.now,
             held_from=None if held_from == start else held_from,
         )
-        self._most.clear()
+        self._look.again()
         return True
 
     def _held_from(self, start: float, told: Promise | None) -> float:
@@ -375,7 +362,7 @@ class BackfillPass:
         kept, claims = self._kept[job], self._round.claims
         if job not in claims.of and (claim := claim_of(self._cluster, kept)) is not None:
             claims.add(claim)
-            self._most.clear()
+            self._look.again()
         self._round.promises[job] = kept
 
     # ---- jobs placed, and jobs left out
@@ -395,5 +382,5 @@ class BackfillPass:
         if not trial.tells or job_class.id in trial.left or job_class.id in trial.held_back:
             return
         left = LeftOut(class_id=job_class.id, jobs=len(job_class.line), first_job=job)
-        lacks = job in trial.promises or not self.may_fit(job_class, 0.0)
+        lacks = job in trial.promises or not self._look.may_fit(job_class, 0.0)
         (trial.left if lacks else trial.held_back)[job_class.id] = left

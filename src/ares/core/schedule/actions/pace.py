@@ -53,7 +53,7 @@ def paces(trial: Trial) -> None:
 
 def paced(trial: Trial) -> dict[str, PacedJob]:
     """Where and when each job that is planned this way starts."""
-    telling = [job_class for job_class in trial.waiting.active.values() if _tells(trial, job_class.key)]
+    telling = [job_class for job_class in trial.waiting.pacing.values() if _tells(trial, job_class.key)]
     found = {
         job: verdict
         for job_class in telling
@@ -192,7 +192,7 @@ def _sorted_out(trial: Trial, asks: list[Ask], lines: _GpuTable) -> Gpus:
 def _usable(trial: Trial, ask: Ask, lines: _GpuTable) -> Bools:
     """GPUs that the ask may have; no free GPU of a row that lacks anything else."""
     evaluations, table = trial.evaluations, trial.cluster.table
-    passes = evaluations.of(ask).stage == len(evaluations.rules.filters)
+    passes = evaluations.stage(ask) == len(evaluations.rules.filters)
     answers = table.answers(ask.gpu_model, ask.gpu_memory_mib)[lines.rows, lines.gpus]
     return evaluations.possible(ask)[lines.rows] & answers & (passes[lines.rows] | (lines.free_at > trial.now))
 

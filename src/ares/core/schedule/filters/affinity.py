@@ -44,4 +44,4 @@ def _text(term: NodeTerm) -> str:
     return " ".join(part for part in (term.key, _WORDS[term.op], ", ".join(term.values)) if part)
 
 
-FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"))
+FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"), lasting=True)

@@ -29,4 +29,4 @@ def explain(miss: Miss) -> Reason:
     return Reason(code="INFEASIBLE_DEVICE", message=message, numbers=numbers)
 
 
-FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"))
+FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"), lasting=True)

@@ -39,4 +39,4 @@ def _others(miss: Miss) -> str:
     return f"; there are {', '.join(models[:_NAMED_MAX])}{more}"
 
 
-FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"))
+FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"), lasting=True)

@@ -36,4 +36,4 @@ def _all(count: int) -> str:
     return "the one node" if count == 1 else f"all {count:,} nodes"
 
 
-FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"))
+FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"), lasting=True)

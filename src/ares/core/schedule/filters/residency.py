@@ -26,4 +26,4 @@ def explain(miss: Miss) -> Reason:
     return Reason(code="RESIDENCY_UNMET", message=message, numbers={"nodes": len(miss.reached)})
 
 
-FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"))
+FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"), lasting=True)

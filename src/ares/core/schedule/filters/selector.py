@@ -27,4 +27,4 @@ def explain(miss: Miss) -> Reason:
     return Reason(code="SELECTOR_MISMATCH", message=message, numbers={"nodes": len(miss.reached)})
 
 
-FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"))
+FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"), lasting=True)

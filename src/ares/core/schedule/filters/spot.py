@@ -24,4 +24,4 @@ def explain(miss: Miss) -> Reason:
     return Reason(code="SPOT_ONLY", message=message, numbers={"nodes": count})
 
 
-FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes", "profile changes"))
+FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes", "profile changes"), lasting=True)

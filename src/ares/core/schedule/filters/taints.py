@@ -28,4 +28,4 @@ def _pair(key: str, value: str | None) -> str:
     return f"{key}={value}" if value else key
 
 
-FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"))
+FILTER = Filter(passes, of_nodes(explain), ("node joins", "node changes"), lasting=True)

@@ -8,6 +8,7 @@ from ares.core.capacity.node_table import WHOLE, Floats, Ints
 # What counts how much, found on the public trace of `bench/fgd`: idle GPU that common jobs could not use because the
 # node's CPUs run out first, because what is left of a device is too small, and because too few whole ones are left.
 _STRANDED, _PIECES, _SETS = 5.0, 1.0, 2.5
+_FEW = 1024
 
 
 def score(rows: NodeSlice) -> Floats | None:
@@ -23,13 +24,16 @@ def score(rows: NodeSlice) -> Floats | None:
     idle, cpu = rows.gpu_idle_milli, rows.cpu_free
     whole = rows.gpu_count if rows.emptied else np.bitwise_count(rows.table.gpu_whole[rows.at]).astype(np.int64)
     # Rows that cannot take the ask get a score as well; it is never read.
-    idle_after = np.maximum(idle - ask.gpus_milli, 0)
-    cpu_after = np.maximum(cpu - ask.cpu_milli, 0)
     pieces, opened = _on_devices(rows, common.pieces, kind)
-    whole_after = np.maximum(whole - opened, 0)
-    saved = _STRANDED * (common.stranded(kind, idle, cpu) - common.stranded(kind, idle_after, cpu_after))
+    stranded, beyond = common.now_and_after(
+        kind,
+        (idle, np.maximum(idle - ask.gpus_milli, 0)),
+        (cpu, np.maximum(cpu - ask.cpu_milli, 0)),
+        (whole, np.maximum(whole - opened, 0)),
+    )
+    saved = _STRANDED * stranded
     saved += _PIECES * pieces
-    saved += _SETS * (common.beyond_sets(kind, whole, cpu) - common.beyond_sets(kind, whole_after, cpu_after))
+    saved += _SETS * beyond
     return 0.5 + 0.5 * saved / (1.0 + np.abs(saved))
 
 
@@ -86,12 +90,32 @@ class _Common:
                 self._add(mask)
         return np.array([self._number[mask] for mask in found.tolist()], np.int64)[which]
 
-    def stranded(self, kind: Ints | int, idle: Ints, cpu: Ints) -> Floats:
+    def now_and_after(
+        self, kind: Ints | int, idle: tuple[Ints, Ints], cpu: tuple[Ints, Ints], whole: tuple[Ints, Ints]
+    ) -> tuple[Floats, Floats]:
+        """How much less there is after the ask than now, of idle GPU that the CPUs do not suffice for and of whole ones
+        beyond sets. Of few rows both moments in one go: then the number of steps counts, not their length."""
+        count = len(cpu[0])
+        if count > _FEW:
+            (idle_now, idle_after), (cpu_now, cpu_after), (whole_now, whole_after) = idle, cpu, whole
+            return (
+                self._stranded(kind, idle_now, cpu_now) - self._stranded(kind, idle_after, cpu_after),
+                self._beyond_sets(kind, whole_now, cpu_now) - self._beyond_sets(kind, whole_after, cpu_after),
+            )
+        kinds = kind if isinstance(kind, int) else np.concatenate((kind, kind))
+        cpus = np.concatenate(cpu)
+        stranded = self._stranded(kinds, np.concatenate(idle), cpus)
+        beyond = self._beyond_sets(kinds, np.concatenate(whole), cpus)
+        return stranded[:count] - stranded[count:], beyond[:count] - beyond[count:]
+
+    def _stranded(self, kind: Ints | int, idle: Ints, cpu: Ints) -> Floats:
         """Mean over the shapes of the idle GPU that the CPUs do not suffice for."""
         at = self._ratios.searchsorted(idle / np.maximum(cpu, 1))
+        if isinstance(kind, int):
+            return (idle * self._idle_counts[kind].take(at) - cpu * self._cpu_counts[kind].take(at)) / WHOLE
         return (idle * self._idle_counts[kind, at] - cpu * self._cpu_counts[kind, at]) / WHOLE
 
-    def beyond_sets(self, kind: Ints | int, whole: Ints, cpu: Ints) -> Floats:
+    def _beyond_sets(self, kind: Ints | int, whole: Ints, cpu: Ints) -> Floats:
         """Mean over the shapes with several GPUs of the whole ones that are left beyond their sets."""
         return self._beyond[kind, self._steps.searchsorted(cpu, "right"), whole]
 

@@ -1,0 +1,52 @@
+"""A quick look at whether a job could have room now: most jobs behind the first that waits could not."""
+
+from ares.core.queue.waiting import JobClass
+from ares.core.schedule.trial import Trial
+
+# CPU and memory, and thousandths of GPUs.
+_Most = tuple[int, int, int]
+
+
+class QuickLook:
+    """The most that any one row has left. More may be refused after a longer look, but nothing that fits is."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        # By what claims hide from a job.
+        self._most: dict[tuple[float, str], _Most] = {}
+        # With nothing hidden, when it was first asked for: within a cycle no row gets more.
+        self._at_most: _Most | None = None
+
+    def again(self) -> None:
+        """Something was placed, or is claimed."""
+        self._most.clear()
+
+    def may_fit(self, job_class: JobClass, runs_s: float) -> bool:
+        """Whether any row has as much of everything as some alternative asks for, for so long."""
+        ends_at, claims = self._trial.now + runs_s, self._trial.claims
+        for ask in job_class.key.asks:
+            most = self._most.get(claims.hidden_from(ends_at, ask.reservation))
+            cpu, memory, gpu = most or self._most_free(ends_at, ask.reservation)
+            enough = (ask.cpu_milli <= cpu and ask.memory_mib <= memory) or ask.qos != "guaranteed"
+            if enough and (not ask.gpus or ask.gpus_milli <= gpu):
+                return True
+        return False
+
+    def too_large(self, job_class: JobClass) -> bool:
+        """Whether no row has as much as any alternative asks for, however short the job is."""
+        if self._at_most is None:
+            self._trial.claims.lift()
+            self._at_most = self._trial.cluster.most_free()
+        cpu, memory, gpu = self._at_most
+        for ask in job_class.key.asks:
+            enough = (ask.cpu_milli <= cpu and ask.memory_mib <= memory) or ask.qos != "guaranteed"
+            if enough and (not ask.gpus or ask.gpus_milli <= gpu):
+                return False
+        return True
+
+    def _most_free(self, ends_at: float, reservation: str) -> _Most:
+        claims = self._trial.claims
+        key = claims.hidden_from(ends_at, reservation)
+        claims.hide(ends_at, reservation)
+        most = self._most[key] = self._trial.cluster.most_free()
+        return most
