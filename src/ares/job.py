@@ -160,7 +160,9 @@ def submit(
     asked: dict[str, Any] = {**(spec or {}), "command": list(command)}
     resources = dict(asked.get("resources", {}))
     resources |= {} if cpus is None else {"cpuMilli": round(cpus * 1000)}
-    resources |= {} if memory is None else {"memoryMib": _amount("memory", memory, _MEBIBYTES)}
+    # Without a word on memory it gets the share of its CPUs or GPUs.
+    said_mib = resources.get("memoryMib", 0)
+    resources["memoryMib"] = said_mib if memory is None else _amount("memory", memory, _MEBIBYTES)
     resources |= {} if gpus is None else {"gpus": gpus}
     said: dict[str, Any] = {"name": name, "resources": resources or None, "env": None if env is None else dict(env)}
     said["timeLimitS"] = None if time is None else _amount("time", time, _SECONDS)

@@ -189,6 +189,8 @@ class PlanAnswer(Record, frozen=True):
     deadline: DeadlineSeen | None = None
     # What policies would say to it.
     warnings: tuple[str, ...] = ()
+    # The memory it would get because it does not say.
+    default_memory_mib: int | None = None
 
 
 class Ranked(Record, frozen=True):

@@ -51,7 +51,8 @@ class Resources(Record, frozen=True):
     """Integers only: shares are in thousandths, memory in MiB."""
 
     cpu_milli: Annotated[int, Meta(ge=1, le=4_096_000)] = 1000
-    memory_mib: Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)] = 256
+    # 0: as much as the cluster has for its CPUs or GPUs. It is filled in when the job is admitted.
+    memory_mib: Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)] = 256
     gpus: Annotated[int, Meta(ge=0, le=1024)] = 0
     gpu_model: GpuModel | None = None
     # The share of each GPU: below 1000 the GPU is shared with other jobs.

@@ -44,6 +44,7 @@ async def test_calls_are_numbered_and_passed_on_in_the_attempts_name(running: Ru
     assert _spec(first.spec) == {"command": ["part", "1"], "resources": {"memoryMib": 4096, "cpuMilli": 2000}}
     assert _spec(second.spec) == {
         "command": ["part", "2"], "timeLimitS": 7200, "needs": [{"job": "x", "on": "success"}],
+        "resources": {"memoryMib": 0},
     }  # fmt: skip
     assert (first.detached, seventh.detached) == (False, True)
 

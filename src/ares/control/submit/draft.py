@@ -14,7 +14,7 @@ from ares.control.state.commit import Full, WriteDraft
 from ares.control.state.ids import job_id
 from ares.control.state.population import Population
 from ares.control.state.view import View
-from ares.control.submit.estimates import Estimated, Estimates
+from ares.control.submit.estimates import Estimated, Estimates, MemoryDefaults
 from ares.control.submit.parents import ParentChecks
 from ares.core import keys
 from ares.core.admit.admission import decide, too_late
@@ -190,6 +190,7 @@ class Drafting:
         self._epoch = epoch
         self._room = room
         self._population = Population(view)
+        self.sized = MemoryDefaults(view).sized
         self._parents = ParentChecks(view)
         self._encode = msgspec.json.Encoder().encode
 
@@ -302,18 +303,19 @@ class Drafting:
 
     def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Refusal:
         """What policies make of it; a refusal when with the defaults they give it could not be admitted."""
+        spec = self.sized(request.spec)
         judged = self._judging.judge(
             Submission(
                 who,
-                request.spec,
+                spec,
                 tasks=tasks,
                 is_retry=request.retry_of is not None,
                 at=self._clock.wall(),
-                cost=lambda: self._estimates.of(who, request.spec).cost,
+                cost=lambda: self._estimates.of(who, spec).cost,
                 tenant=lambda: self._quotas.numbers(who.tenant),
             )
         )
-        if judged.spec is not request.spec and isinstance(unfit := decide(judged.spec), Refusal):
+        if judged.spec is not spec and isinstance(unfit := decide(judged.spec), Refusal):
             message = f"with the defaults that policies give it: {unfit.message}"
             return replace(unfit, message=message)
         return judged

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import Delta, View
+from ares.core.admit.memory import MemoryShare, share_of, sized
 from ares.core.energy.meter import HOUR_S
 from ares.core.quota.asked import Models, per_hour
 from ares.model.access import Principal
@@ -30,6 +31,24 @@ def at_least(spec: JobSpec) -> float:
     less than some minutes, since nothing holds it to its word; an hour where it says nothing, or zero."""
     said = max((spec.expected_runtime_s or 0.0, *spec.expected_runtimes_s.values()))
     return spec.time_limit_s or (max(said, UNLIMITED_MIN_S) if said else DEFAULT_S)
+
+
+class MemoryDefaults:
+    """What jobs get that do not say, by the machines that are known; looked at again when these change."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._share: MemoryShare | None = None
+        view.subscribe(self._on_delta)
+
+    def _on_delta(self, delta: Delta) -> None:
+        if delta.relisted or delta.nodes:
+            self._share = None
+
+    def sized(self, spec: JobSpec) -> JobSpec:
+        if self._share is None:
+            self._share = share_of(node.info for node in self._view.nodes.values())
+        return sized(spec, self._share)
 
 
 class Estimates:

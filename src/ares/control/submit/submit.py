@@ -35,7 +35,7 @@ from ares.core.admit.dedup import New, Replayed, payload_sha256, resolve
 from ares.core.policy.verdict import PolicyVerdict
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
-from ares.model.job import projects_of
+from ares.model.job import JobSpec, projects_of
 from ares.model.state import RequestRecord
 from ares.ports.store import KV, Committed, Store, StoreError, Unknown
 from ares.ports.telemetry import Telemetry
@@ -81,6 +81,10 @@ class Submit:
         for label in dict.fromkeys(labels):
             self._telemetry.count("ares_submissions_total", labels.count(label), label)
         return outcomes
+
+    def sized(self, spec: JobSpec) -> JobSpec:
+        """With the memory it would get, where it does not say."""
+        return self._drafting.sized(spec)
 
     def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Refusal:
         """What policies would make of it."""

@@ -82,7 +82,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     _text("--gpu-memory", "SIZE", "GPUs with at least this much memory: 40G."),
     _texts("--device", "KIND=N", "Other devices, and MIG slices: tpu-v4=2, mig-1g.10gb=1."),
     click.option("--cpus", metavar="N", help="CPUs: 2, 1.5 or 500m.  [default: 1]"),
-    click.option("--memory", "--mem", metavar="SIZE", help="Memory: 512M, 4G.  [default: 256M]"),
+    click.option(
+        "--memory", "--mem", metavar="SIZE", help="Memory: 512M, 4G.  [default: the share of its CPUs or GPUs]"
+    ),
     _texts("--or", "RESOURCES", 'Or else this, in this order: "gpus=4,gpu-model=A100".', "or_"),
     _texts("--licence", "NAME[=N]", "Of the cluster's licences: matlab=1."),
     click.option("--qos", type=click.Choice(QOS), help="How firmly it holds what it has.  [default: guaranteed]"),

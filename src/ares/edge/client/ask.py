@@ -228,6 +228,9 @@ def spec_from(*layers: Mapping[str, object]) -> JobSpec:
     raw: RawSpec = {}
     for layer in layers:
         raw = _overlay(raw, expand(layer))
+    # Nothing said of memory asks for the cluster's share.
+    if isinstance(raw.setdefault("resources", {}), dict):
+        raw["resources"].setdefault("memoryMib", 0)
     raw = _with_alternatives(raw)
     if isinstance(raw.get("command"), str):
         raise InvalidSpec(

@@ -8,8 +8,8 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from ares.adapters.store.memory import MemoryStore
-from ares.control.flow.flow_index import FlowIndex
 from ares.control.flow.abandoned import AbandonedFlows
+from ares.control.flow.flow_index import FlowIndex
 from ares.control.state.view import View
 from ares.core import keys
 from ares.model.state import FlowRecord, JobState

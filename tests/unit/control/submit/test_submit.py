@@ -279,3 +279,24 @@ async def test_a_request_made_before_its_deadline_is_still_known_after_it() -> N
         await world.one.jobs.cancel(ALICE, first.job)
         retried = await world.one.jobs.retry(ALICE, first.job)
         assert isinstance(retried, JobState), retried
+
+
+async def test_memory_that_is_not_said_is_the_share_of_the_machines_by_then() -> None:
+    """The same request later is the same job, whatever machines there are then."""
+    async with World(scheduling=False) as world:
+        request = SubmitRequest(spec=spec(memory_mib=0, cpu_milli=2000), request_id="r1")
+        (alone,) = await world.one.submit.submit(ALICE, [SubmitRequest(spec=spec(memory_mib=0, cpu_milli=2000))])
+        await world.agent("n1", cpu_milli=4000, memory_mib=4096)
+        (first,) = await world.one.submit.submit(ALICE, [request])
+        await world.agent("n2", cpu_milli=1000, memory_mib=65_536)
+        await world.agent("n3", cpu_milli=1000, memory_mib=65_536)
+        (again,) = await world.one.submit.submit(ALICE, [request])
+        await world.settle()
+        assert isinstance(alone, AcceptedJob)
+        assert isinstance(first, AcceptedJob)
+        assert isinstance(again, AcceptedJob)
+        kept = [world.one.view.decode_spec(world.one.view.specs[job]).resources for job in (alone.job, first.job)]
+        assert [resources.memory_mib for resources in kept] == [256, 2048]
+        assert (again.job, again.replayed) == (first.job, True)
+        # As much as the only machine with two CPUs has.
+        assert world.one.submit.sized(request.spec).resources.memory_mib == 4096

@@ -60,7 +60,7 @@ def test_flags_of_deadlines(stub: Stub, ares: Ares, monkeypatch: pytest.MonkeyPa
     assert ares("submit", *flags, "--runtime-on", "A100=2h", "--runtime-on", "V100=3h", "--", "x").code == 0
     assert stub.asked[-1].body["spec"] == {
         "command": ["x"], "deadlineAt": 8200.0, "startByAt": 1600.0, "deadlineStrict": True, "sla": "gold",
-        "expectedRuntimesS": {"A100": 7200.0, "V100": 10_800.0},
+        "expectedRuntimesS": {"A100": 7200.0, "V100": 10_800.0}, "resources": {"memoryMib": 0},
     }  # fmt: skip
 
 

@@ -193,7 +193,7 @@ def test_a_plan_that_would_wait_exits_with_3(stub: Stub, ares: Ares) -> None:
     done = ares("plan", "--gpus", "4", "--priority", "critical", "--", "python", "train.py")
     assert (done.code, done.out, done.err) == (3, PLAN_PAGE, "")
     assert stub.asked[0].body == {
-        "spec": {"command": ["python", "train.py"], "resources": {"gpus": 4}, "priority": "CRITICAL"}
+        "spec": {"command": ["python", "train.py"], "resources": {"gpus": 4, "memoryMib": 0}, "priority": "CRITICAL"}
     }
     told = ares("plan", "-o", "json", "--", "x")
     assert (told.code, json.loads(told.out)) == (3, plan)
@@ -206,7 +206,7 @@ def test_a_plan_that_would_start_exits_with_0(stub: Stub, ares: Ares, tmp_path: 
     (tmp_path / "job.yaml").write_text("command: [x]\ngpus: 2\nor: gpus=1\n")
     done = ares("plan", "-f", str(tmp_path / "job.yaml"))
     assert (done.code, done.out.splitlines()[0]) == (0, "would start now")
-    assert stub.asked[0].body["spec"]["alternatives"] == [{"gpus": 1}]
+    assert stub.asked[0].body["spec"]["alternatives"] == [{"gpus": 1, "memoryMib": 0}]
     assert "array" not in done.out
     array = ares("plan", "--array", "0-9", "--", "x")
     assert array.out.splitlines()[-1].startswith("this is for one task of the array 0-9;")

@@ -197,7 +197,7 @@ def test_up_waits_for_its_machine_and_runs_the_sample(platform: Stub, ares: Ares
     assert done.code == 0
     assert done.out.startswith(f"Ares is up at {platform.url}\nHello\nits result: {{'answer': 42}}\n\nTry next:\n")
     assert asked.body["requestId"] == SAMPLE_REQUEST_ID
-    assert asked.body["spec"]["resources"] == {"gpus": 1}
+    assert asked.body["spec"]["resources"] == {"gpus": 1, "memoryMib": 0}
 
 
 @pytest.mark.parametrize("again", [Say({"id": JOB, "replayed": True, "tasks": 1}), problem(409, "request-conflict")])

@@ -61,12 +61,12 @@ def test_what_it_reads_and_what_its_submitter_says_it_costs(taking: Stub, ares: 
     )  # fmt: skip
     assert done.code == 0, done.err
     said = {"priority": "CRITICAL", "inputRefs": ["s3://b/set", "other"], "claimedCost": 2.5}
-    assert sent(taking) == {"command": ["true"], **said}
+    assert sent(taking) == {"command": ["true"], "resources": {"memoryMib": 0}, **said}
     (elsewhere / "job.yaml").write_text(
         "command: ['true']\npriority: 0\ninputRefs: [s3://b/set, other]\ncostEstimate: 2.5"
     )
     assert ares("submit", "-f", "job.yaml").code == 0
-    assert sent(taking) == {"command": ["true"], **said}
+    assert sent(taking) == {"command": ["true"], "resources": {"memoryMib": 0}, **said}
     assert "'7' is not one of" in ares("submit", "--priority", "7", "--", "true").err
 
 
@@ -84,12 +84,12 @@ def test_flags_about_devices_places_and_giving_way(taking: Stub, ares: Ares, now
     assert (done.code, done.err) == (0, "")
     first = {
         "gpus": 4, "gpuModel": "H100", "gpuMilli": 500, "gpuMemoryMib": 40960, "cpuMilli": 8000,
-        "devices": {"tpu-v4": 2, "fpga": 1},
+        "devices": {"tpu-v4": 2, "fpga": 1}, "memoryMib": 0,
     }  # fmt: skip
     assert sent(taking) == {
         "command": ["x"], "resources": first,
         "alternatives": [
-            {"cpuMilli": 8000, "devices": first["devices"], "gpus": 4, "gpuModel": "A100"},
+            {"cpuMilli": 8000, "devices": first["devices"], "gpus": 4, "gpuModel": "A100", "memoryMib": 0},
             {**first, "cpuMilli": 64000},
         ],
         "gang": {"ranks": 4, "minRanks": 2, "perNode": 1, "assemblyS": 60.0, "resizeSignal": "SIGUSR2"},
@@ -111,7 +111,7 @@ def test_flags_about_devices_places_and_giving_way(taking: Stub, ares: Ares, now
 
 def test_the_command_may_follow_without_dashes(taking: Stub, ares: Ares) -> None:
     assert ares("submit", "--gpus", "1", "echo", "--gpus", "7").code == 0
-    assert sent(taking) == {"command": ["echo", "--gpus", "7"], "resources": {"gpus": 1}}
+    assert sent(taking) == {"command": ["echo", "--gpus", "7"], "resources": {"gpus": 1, "memoryMib": 0}}
 
 
 FILES = {
@@ -141,7 +141,7 @@ def test_a_file_from_stdin(taking: Stub, ares: Ares, elsewhere: Path, monkeypatc
     with (elsewhere / "in").open() as file:
         monkeypatch.setattr("sys.stdin", file)
         assert ares("submit", "-f", "-").code == 0
-    assert sent(taking) == {"command": ["/bin/sh", "-c", "set -e\nmake\n"]}
+    assert sent(taking) == {"command": ["/bin/sh", "-c", "set -e\nmake\n"], "resources": {"memoryMib": 0}}
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_questions_about_decisions(stub: Stub, ask: Ask) -> None:
     # It changes nothing, so it is asked again where it may help.
     assert ask(lambda c: c.plan(command=["x"], gpus=1)).starts_now
     assert [asked.body for asked in stub.requests("POST", "/v1/plan")] == [
-        {"spec": {"command": ["x"], "resources": {"gpus": 1}}}
+        {"spec": {"command": ["x"], "resources": {"gpus": 1, "memoryMib": 0}}}
     ] * 2
     assert ask(lambda c: c.prio(5))[0].factors[0].product == 2.5
     assert stub.requests("GET", "/v1/prio")[0].query == {"limit": "5"}

@@ -54,12 +54,13 @@ def page(found: "PlanAnswer", now: float) -> list[str]:
     """The lines for people."""
     from ares.edge.cli.render.changes import as_typed
     from ares.edge.cli.render.explanation import REMEDIES, section, when
-    from ares.edge.cli.render.text import printable
+    from ares.edge.cli.render.text import memory, printable
 
     lines = [f"would {'' if found.starts_now else 'not '}start now"]
     facts = [
         ("Reason", "" if found.reason is None else f"{found.reason.code}: {found.reason.message}"),
         ("Whose move", "" if found.starts_now else REMEDIES.get(found.remedy or "", "")),
+        ("Memory", "" if not found.default_memory_mib else f"{memory(found.default_memory_mib)}, as it does not say"),
         ("Queue", f"{found.ahead} waiting already; those of higher rank go first" if found.ahead else ""),
         ("Preempting", found.no_eviction),
         ("Policies", "; ".join(found.warnings)),

@@ -157,7 +157,10 @@ def asked_for(spec: "JobSpec") -> str:
 
 
 def resources(ask: "Resources") -> str:
-    parts = [f"{cpus(ask.cpu_milli)} CPU{'' if ask.cpu_milli == 1000 else 's'}", memory(ask.memory_mib)]
+    parts = [
+        f"{cpus(ask.cpu_milli)} CPU{'' if ask.cpu_milli == 1000 else 's'}",
+        memory(ask.memory_mib) if ask.memory_mib else "memory by its CPUs or GPUs",
+    ]
     if ask.gpus:
         share = "" if ask.gpu_milli == 1000 else f"{ask.gpu_milli / 10:g}% of "
         least = f"at least {memory(ask.gpu_memory_mib)}" if ask.gpu_memory_mib else ""

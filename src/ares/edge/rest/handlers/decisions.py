@@ -34,7 +34,8 @@ async def plan_job(call: RequestCall[NoQuery, SubmitBody]) -> ASGIApp:
     found = await call.edge.services.explain.plan(call.who, spec)
     warnings = tuple(f"policy {said.policy}: {said.message}" for said in judged.warnings)
     deadline = await deadlines.ahead(call.who, spec)
-    return answer(replace(found, deadline=deadline, warnings=warnings))
+    by_default = None if request.spec.resources.memory_mib else spec.resources.memory_mib
+    return answer(replace(found, deadline=deadline, warnings=warnings, default_memory_mib=by_default))
 
 
 async def list_preemptions(call: RequestCall[NoQuery, None]) -> ASGIApp:

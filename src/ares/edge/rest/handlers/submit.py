@@ -86,7 +86,9 @@ async def submit_batch(call: RequestCall[NoQuery, None]) -> ASGIApp:
 
 async def _warnings(call: RequestCall[NoQuery, Any], requests: Sequence[SubmitRequest]) -> list[tuple[JobWarning, ...]]:
     """What is to be said at once: that a job can never start as things are."""
-    reasons = await call.edge.services.explain.infeasible(call.who, [request.spec for request in requests])
+    reasons = await call.edge.services.explain.infeasible(
+        call.who, [call.edge.services.submit.sized(request.spec) for request in requests]
+    )
     return [
         () if why is None else (JobWarning(code=why.code, message=why.message, remedy=why.remedy),) for why in reasons
     ]
