@@ -31,6 +31,7 @@ from ares.model.isolation import shortfall
 from ares.model.link import ChildAnswer, ChildCall
 from ares.model.node import NodeInfo
 from ares.ports.clock import Clock, Rng
+from ares.ports.devices import Devices
 from ares.ports.executor import Doors, Executor
 from ares.ports.link import ChildLink, FileLink, Link, Registry
 from ares.ports.witness import Witness
@@ -64,6 +65,7 @@ class Agent:
         registry: Registry | None = None,
         children: ChildLink | None = None,
         doors: Doors | None = None,
+        devices: Devices | None = None,
     ) -> None:
         self._info = info
         self._link = link
@@ -82,6 +84,8 @@ class Agent:
         self._registry = registry
         # By which jobs submit jobs, and where they call for it. None: they cannot from here.
         self._children, self._doors = children, doors
+        # Tells what GPUs do now. None: it is not known here.
+        self._devices = devices
         # All attempts together: the control plane has others to serve.
         self._asking = asyncio.Semaphore(_ASKING_MAX)
         self._cache = NodeCache(state_dir / "cache", self._settings.cache_bytes_max)
@@ -127,7 +131,8 @@ class Agent:
             collect=self._collect,
             open_door=self._door,
         )
-        entrance = Entrance(info, attempts, self._settings, self._clock)
+        gpu_use = dict if self._devices is None else self._devices.gpu_use
+        entrance = Entrance(info, attempts, self._settings, self._clock, gpu_use)
         conversation = Conversation(
             info=info,
             link=self._link,

@@ -32,6 +32,11 @@ class RankUse(Shown, frozen=True):
     memory_asked_bytes: int
     processes: int
     gpus: tuple[int, ...] = ()
+    # GPUs in use, and bytes of their memory, by the driver; None where that is not known, or a GPU is shared.
+    gpus_busy: float | None = None
+    gpu_memory_bytes: int | None = None
+    # Its GPUs are mock ones: numbers without a device.
+    mock_gpus: bool = False
 
 
 class LiveUse(Shown, frozen=True):

@@ -162,6 +162,7 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
         registry=HttpRegistry(config.node.images.registries),
         children=link,
         doors=UnixDoors(),
+        devices=_devices(config.node),
     )
     beside = [asyncio.create_task(_stop_agent(stop, agent))]
     if config.node.notice_file:

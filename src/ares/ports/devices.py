@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ares.model.entry.job_session import GpuUse
 from ares.model.node import Gpu, NumaNode
 
 
@@ -23,3 +24,7 @@ class Devices(Protocol):
     def numa(self) -> tuple[NumaNode, ...]: ...
 
     def accelerators(self) -> Accelerators: ...
+
+    def gpu_use(self) -> dict[int, GpuUse]:
+        """What GPUs do now, by index; without those whose driver does not tell, and without mock ones."""
+        ...

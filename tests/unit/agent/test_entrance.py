@@ -17,6 +17,7 @@ from ares.model.entry.job_session import (
     SESSIONS_PER_TENANT_MAX,
     USES_MAX,
     AttemptUse,
+    GpuUse,
     ListSessions,
     MeasureUse,
     OpenSession,
@@ -121,3 +122,29 @@ async def test_use_of_more_attempts_than_an_answer_holds_is_cut(
 
     monkeypatch.setattr(module, "measured", many)
     assert len((await entrance.measure(MeasureUse(call=1))).uses) == USES_MAX
+
+
+async def test_what_gpus_do_is_told_of_those_that_an_attempt_has_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other jobs do on a shared GPU is not told."""
+    refs = [AttemptRef(job=f"j{number}", tenant="t", fence=Fence(epoch=1, counter=1)) for number in range(3)]
+    places = [((0, 1), 1000), ((2,), 500), ((), 1000)]
+    attempts = [
+        SimpleNamespace(
+            key=(ref, 0), running=SimpleNamespace(pid=1),
+            start=SimpleNamespace(ref=ref, placement=SimpleNamespace(gpus=gpus, gpu_milli=milli)),
+        )
+        for ref, (gpus, milli) in zip(refs, places, strict=True)
+    ]  # fmt: skip
+
+    def uses(*_: object) -> tuple[AttemptUse, ...]:
+        return tuple(AttemptUse(ref=ref, rank=0) for ref in refs)
+
+    monkeypatch.setattr(module, "measured", uses)
+    now = {index: GpuUse(index=index, busy_percent=50 + index, memory_mib=7) for index in (0, 2)}
+    info = NodeInfo(name="n", cpu_milli=1000, memory_mib=1024)
+    held = cast("Attempts", SimpleNamespace(running=lambda: attempts))
+    entrance = Entrance(info, held, AgentSettings(), ManualClock(), lambda: now)
+    found = (await entrance.measure(MeasureUse(call=1, refs=tuple(refs)))).uses
+    # The driver says nothing of GPU 1.
+    assert [use.gpus for use in found] == [(now[0],), (), ()]
+    entrance.close()

@@ -12,6 +12,7 @@ from ares.core.topology import parse_nvidia, parse_rocm
 from ares.core.topology.cards import Card, Matrix, Slice, canonical_bus, mig_kind
 from ares.core.topology.links import UNKNOWN
 from ares.core.topology.parse_nccl import parse_nccl
+from ares.model.entry.job_session import GpuUse
 from ares.model.node import Gpu, NumaNode
 from ares.ports.devices import Accelerators
 
@@ -52,6 +53,9 @@ class SystemDevices:
             index = int(folder.name.removeprefix("node"))
             nodes.append(NumaNode(index=index, cpus=usable, memory_mib=self._meminfo(folder / "meminfo")))
         return tuple(sorted(nodes, key=lambda node: node.index))
+
+    def gpu_use(self) -> dict[int, GpuUse]:
+        return {} if self._mock is not None else parse_nvidia.parse_use(_output(_USE, _USE_TIMEOUT_S))
 
     def accelerators(self) -> Accelerators:
         if self._mock is not None:
@@ -129,6 +133,9 @@ _QUERY: Final = (
     "--query-gpu=index,uuid,name,memory.total,pci.bus_id,mig.mode.current",
     "--format=csv,nounits",
 )
+_USE: Final = ("nvidia-smi", "--query-gpu=index,utilization.gpu,memory.used", "--format=csv,noheader,nounits")
+# A person waits for it.
+_USE_TIMEOUT_S: Final = 2.0
 # Slow, but old drivers refuse a query with a field they do not know.
 _QUERY_XML: Final = ("nvidia-smi", "-q", "-x")
 _LIST: Final = ("nvidia-smi", "-L")
@@ -227,11 +234,11 @@ def _merged(file: _Rows, tool: _Rows) -> _Rows:
     return tuple(tuple(map(word, *rows)) for rows in zip(file, tool, strict=True))
 
 
-def _output(command: Sequence[str]) -> str:
+def _output(command: Sequence[str], timeout_s: float = _PROBE_TIMEOUT_S) -> str:
     """What a probe prints; nothing when it is missing, fails or hangs."""
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False, text=True
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False, text=True
         )
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return ""

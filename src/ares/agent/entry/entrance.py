@@ -1,10 +1,12 @@
 """The way into attempts of this node: a stream for sessions, opened when the control plane asks for it."""
 
 import asyncio
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from ares.agent.attempts.attempt import Attempt
 from ares.agent.attempts.attempts import Attempts
@@ -23,6 +25,7 @@ from ares.model.entry.job_session import (
     ClientLeft,
     EndSession,
     FromClient,
+    GpuUse,
     ListSessions,
     MeasureUse,
     OpenSession,
@@ -50,13 +53,22 @@ _WAITING_MAX: Final = 32
 # A stream that has carried nothing for this long is closed.
 _UNUSED_S: Final = 120.0
 
+_WHOLE_MILLI: Final = 1000
 _Key = tuple[AttemptRef, SessionId]
 
 
 class Entrance:
     """All sessions in attempts of this node."""
 
-    def __init__(self, info: NodeInfo, attempts: Attempts, settings: AgentSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        info: NodeInfo,
+        attempts: Attempts,
+        settings: AgentSettings,
+        clock: Clock,
+        gpu_use: Callable[[], Mapping[int, GpuUse]] = dict,
+    ) -> None:
+        self._gpu_use = gpu_use
         self._info = info
         self._attempts = attempts
         self._settings = settings
@@ -150,6 +162,18 @@ class Entrance:
         running = {attempt.key: attempt.running for attempt in self._attempts.running() if attempt.start.ref in wanted}
         pids = {key: process.pid for key, process in running.items() if process is not None and process.pid}
         uses = await asyncio.to_thread(measured, pids, self._clock.monotonic())
+        alone = {
+            attempt.key: attempt.start.placement.gpus
+            for attempt in self._attempts.running()
+            # What others do on a GPU that is shared is not this job's to know.
+            if attempt.key in pids and attempt.start.placement.gpu_milli >= _WHOLE_MILLI
+        }
+        if any(alone.values()):
+            now = await asyncio.to_thread(self._gpu_use)
+            uses = tuple(
+                replace(use, gpus=tuple(now[gpu] for gpu in alone.get((use.ref, use.rank), ()) if gpu in now))
+                for use in uses
+            )
         return SideAnswer(call=command.call, uses=uses[:USES_MAX])
 
     def _attempt(self, ref: AttemptRef, rank: int) -> Attempt | None:

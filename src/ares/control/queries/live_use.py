@@ -67,14 +67,18 @@ class LiveUses:
         self._seen |= {(use.ref, use.rank): (use, now) for use in uses}
         by_id = {state.id: state for state in running}
         ranks = [
-            _rank(by_id[use.ref.job], place, use, before.get((use.ref, use.rank)))
+            _rank(by_id[use.ref.job], place, use, before.get((use.ref, use.rank)), mock=self._is_mock(place.node))
             for use in uses
             if (place := place_of(by_id[use.ref.job].placements, use.rank)) is not None
         ]
         return LiveUse(ranks=tuple(ranks), unasked=unasked)
 
+    def _is_mock(self, name: str) -> bool:
+        node = self._view.nodes.get(name)
+        return node is not None and any(gpu.vendor == "mock" for gpu in node.info.gpus)
 
-def _rank(state: JobState, place: Placement, use: AttemptUse, before: AttemptUse | None) -> RankUse:
+
+def _rank(state: JobState, place: Placement, use: AttemptUse, before: AttemptUse | None, *, mock: bool) -> RankUse:
     cpus = 0.0
     if before is not None and use.at > before.at:
         cpus = max(0.0, use.cpu_s - before.cpu_s) / (use.at - before.at)
@@ -91,4 +95,7 @@ def _rank(state: JobState, place: Placement, use: AttemptUse, before: AttemptUse
         memory_asked_bytes=place.memory_mib << 20,
         processes=use.processes,
         gpus=place.gpus,
+        gpus_busy=sum(gpu.busy_percent for gpu in use.gpus) / 100 if use.gpus else None,
+        gpu_memory_bytes=sum(gpu.memory_mib for gpu in use.gpus) << 20 if use.gpus else None,
+        mock_gpus=bool(place.gpus) and mock,
     )

@@ -8,12 +8,14 @@ from xml.etree.ElementTree import Element, ParseError, fromstring
 
 from ares.core.topology.cards import Card, Matrix, Slice
 from ares.core.topology.links import INDEX_MAX, SELF, UNKNOWN, is_link_word
+from ares.model.entry.job_session import GpuUse
 
 # Colours and underlining, which newer drivers print even into a pipe.
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _GPU: Final = re.compile(r"GPU(\d{1,4})")
 _TAIL: Final = re.compile(r"(CPU Affinity|NUMA Affinity|GPU NUMA ID)")
 _CPU_LIST: Final = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_GPUS_MAX: Final = 1024
 _LISTED: Final = re.compile(r"GPU (\d{1,4}): ")
 _MIG: Final = re.compile(r"\s+MIG ([0-9a-z.+]+)\s+Device\s+\d+: \(UUID: (MIG-[0-9A-Za-z/-]+)\)")
 
@@ -178,3 +180,16 @@ def read_xml(text: str) -> Element | None:
         return fromstring(text[text.index("<") :])
     except (ParseError, ValueError):
         return None
+
+
+def parse_use(said: str) -> dict[int, GpuUse]:
+    """Lines of index, per cent and MiB. What a driver calls [N/A] is not told."""
+    found = dict[int, GpuUse]()
+    for line in said.splitlines()[:_GPUS_MAX]:
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) != 3 or not all(re.fullmatch(r"\d{1,7}", part, re.ASCII) for part in parts):
+            continue
+        index, busy, memory = map(int, parts)
+        if index < _GPUS_MAX:
+            found[index] = GpuUse(index=index, busy_percent=min(100, busy), memory_mib=memory)
+    return found

@@ -117,6 +117,14 @@ class SessionView(Record, frozen=True):
     input_offset: Number = 0
 
 
+class GpuUse(Record, frozen=True):
+    """What a GPU does at the moment, by its driver."""
+
+    index: Annotated[int, Meta(ge=0, le=1023)]
+    busy_percent: Annotated[int, Meta(ge=0, le=100)] = 0
+    memory_mib: Number = 0
+
+
 class AttemptUse(Record, frozen=True):
     """What one rank of an attempt uses at the moment."""
 
@@ -126,6 +134,8 @@ class AttemptUse(Record, frozen=True):
     cpu_s: Annotated[float, Meta(ge=0.0, le=1e12)] = 0.0
     memory_bytes: Number = 0
     processes: Number = 0
+    # Of the GPUs that it has alone, as far as their driver tells.
+    gpus: Annotated[tuple[GpuUse, ...], Meta(max_length=1024)] = ()
     # By the agent's steady clock.
     at: Annotated[float, Meta(ge=0.0, le=1e12)] = 0.0
 

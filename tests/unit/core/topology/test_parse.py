@@ -283,3 +283,10 @@ def test_real_rocm_json() -> None:
     matrix = parse_rocm.parse_json_links(text)
     assert words(matrix) == full(4, "PCIE")
     assert matrix.numa == (1, 1, 1, 1)
+
+
+def test_what_gpus_do_now() -> None:
+    text = "0, 93, 40532\n1, [N/A], 3\n2, 101, 0\nx\n9999, 1, 1\n3, 5\n"
+    found = parse_nvidia.parse_use(text)
+    assert {index: (use.busy_percent, use.memory_mib) for index, use in found.items()} == {0: (93, 40532), 2: (100, 0)}
+    assert parse_nvidia.parse_use("") == {}

@@ -73,7 +73,8 @@ def _failed_tasks(client: "Client", detail: "JobDetail", now: float) -> list[str
 
 
 def _uses_now(client: "Client", detail: "JobDetail") -> str:
-    """0.98 of 1 CPUs, 120Mi of 256Mi, 3 processes; nothing where that is not known."""
+    """0.98 of 1 CPUs, 120Mi of 256Mi, 3 processes, GPUs: 0.91 of 1, 12Gi; nothing where that is not known."""
+    from ares.edge.cli.commands.top import gpus_now
     from ares.edge.client.errors import AresError
 
     if detail.state.phase != "RUNNING":
@@ -88,7 +89,8 @@ def _uses_now(client: "Client", detail: "JobDetail") -> str:
     cpus, asked = sum(use.cpus for use in ranks), sum(use.cpus_asked for use in ranks)
     used, room = sum(use.memory_bytes for use in ranks), sum(use.memory_asked_bytes for use in ranks)
     count = sum(use.processes for use in ranks)
-    return f"{cpus:.2f} of {asked:g} CPUs, {memory(used >> 20)} of {memory(room >> 20)}, {count} processes"
+    gpus = f", GPUs: {gpus_now(ranks)}" if any(use.gpus for use in ranks) else ""
+    return f"{cpus:.2f} of {asked:g} CPUs, {memory(used >> 20)} of {memory(room >> 20)}, {count} processes{gpus}"
 
 
 def render(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float, uses_now: str = "") -> list[str]:

@@ -32,7 +32,7 @@ _BY: Final[dict[str, "Callable[[RankUse], str]"]] = {
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
 def top(ctx: click.Context, by: str, once: bool, every: float, output: str) -> None:
-    """Shows what running jobs use now: CPU, memory, processes.
+    """Shows what running jobs use now: CPU, memory, processes, GPUs.
 
     Busiest first, beside what was asked for. On a terminal it goes on until Ctrl-C; otherwise, and with --once or
     another output, it is printed once.
@@ -94,5 +94,19 @@ def _row(by: str, name: str, uses: "Sequence[RankUse]") -> tuple[str, ...]:
         f"{sum(use.cpus for use in uses):.2f} of {sum(use.cpus_asked for use in uses):g}",
         f"{memory(used >> 20)} of {memory(asked >> 20)}",
         str(sum(use.processes for use in uses)),
-        str(sum(len(use.gpus) for use in uses)),
+        gpus_now(uses),
     )
+
+
+def gpus_now(uses: "Sequence[RankUse]") -> str:
+    """1.70 of 2, 40Gi; 2 mock; or only how many where no more is known."""
+    from ares.edge.cli.render.text import memory
+
+    count = sum(len(use.gpus) for use in uses)
+    if any(use.mock_gpus for use in uses):
+        return f"{count} mock"
+    known = [use for use in uses if use.gpus_busy is not None]
+    if not known:
+        return str(count)
+    used = sum(use.gpu_memory_bytes or 0 for use in known)
+    return f"{sum(use.gpus_busy or 0.0 for use in known):.2f} of {count}, {memory(used >> 20)}"
