@@ -283,10 +283,11 @@ class LocalExecutor:
             self._look_soon(_STUCK_S)
 
     def _may_open(self) -> bool:
-        if len(self._opening) + self._unready >= min(_OPENING_MAX, self._lobby.missing()):
+        # With as many starts under way as may be, another slot could run nothing: the next answer asks again.
+        most = 0 if self._launching >= _LAUNCHING_MAX else _OPENING_MAX
+        if len(self._opening) + self._unready >= min(most, self._lobby.missing()):
             return False
-        loop = asyncio.get_running_loop()
-        now = loop.time()
+        now = asyncio.get_running_loop().time()
         cycling = now - self._freed_at < _CYCLING_S and now - self._asked_at < _SLOW_GROWTH_S
         if cycling and not self._lobby.newcomer():
             self._look_soon(_CYCLING_S)

@@ -2,6 +2,7 @@
 
 import contextlib
 import marshal
+import mmap
 import os
 import resource
 import select
@@ -98,7 +99,8 @@ class WardenSlot:
         self._poll.register(warden, 0)
         self._poll_signals = select.poll()
         self._poll_signals.register(self._signals, select.POLLIN)
-        self._received = bytearray(MESSAGE_BYTES_MAX)
+        # Pages that no message has reached take no memory.
+        self._received = mmap.mmap(-1, MESSAGE_BYTES_MAX, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._owner = (os.getuid(), os.getgid())
         self._bounds = Bounds()
         self._cage: sandbox.Cage | None = None

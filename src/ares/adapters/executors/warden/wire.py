@@ -10,6 +10,7 @@ agent -> keeper nothing: when the agent closes the socket, the session ends
 The sender's pid travels as socket credentials, so the kernel translates it out of the namespace.
 """
 
+import mmap
 import socket
 import struct
 from typing import Final
@@ -22,7 +23,7 @@ FILES_MAX: Final = 4
 MESSAGE_BYTES_MAX: Final = 1 << 20
 
 
-def receive(sock: socket.socket, into: bytearray | None = None) -> bytes:
+def receive(sock: socket.socket, into: mmap.mmap | None = None) -> bytes:
     """The next message, empty when the other side is gone, also when it died with our messages unread. `into`: room for
     the largest message, which is otherwise taken from the system and given back each time."""
     try:
