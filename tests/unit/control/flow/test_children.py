@@ -18,7 +18,7 @@ from ares.model.link import AttemptRef, ChildAnswer, ChildCall
 from ares.model.secret import SecretRef
 from ares.ports.store import Put
 from tests.agents import ScriptedAgent
-from tests.world import ALICE, World, spec
+from tests.world import ALICE, BOB, World, spec
 
 NODE = Principal(token_id="n1", tenant="", role="node", node="n1")
 OTHER = Principal(token_id="n2", tenant="", role="node", node="n2")
@@ -174,3 +174,16 @@ async def test_children_of_children_are_eight_deep() -> None:
             made.agent.exited(made.agent.starts[made.parent], 0)
             await made.world.settle()
             made.parent, made.ref = answer.job, made.agent.starts[answer.job].ref
+
+
+async def test_children_are_seen_from_their_parent_and_its_workflow_within_the_tenant() -> None:
+    async with family() as made:
+        child = await made.call(2)
+        detail = await made.world.one.jobs.get(ALICE, made.parent)
+        assert detail is not None
+        assert detail.child_counts == {made.world.state(child.job).phase: 1}
+        assert [(job.id, job.call) for job in detail.children] == [(child.job, 2)]
+        assert await made.world.one.jobs.get(BOB, made.parent) is None
+        viewed = await made.world.one.jobs.get(ALICE, child.job)
+        assert viewed is not None
+        assert (viewed.children, viewed.child_counts) == ((), None)

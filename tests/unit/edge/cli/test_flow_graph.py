@@ -31,3 +31,8 @@ def test_wide_and_deep_ones_are_cut() -> None:
     deep = drawing(_flow(*chain))
     assert len(deep) == 401
     assert max(map(len, deep)) < 100
+
+
+def test_jobs_that_a_job_submitted_are_counted_beside_it() -> None:
+    made = _job("spread", child_counts={"RUNNING": 2, "SUCCEEDED": 1})
+    assert drawing(_flow(made)) == ["spread  WAITING  with 3 children: 2 RUNNING, 1 SUCCEEDED"]
