@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ares.model.entry.job_session import GpuUse
+from ares.model.entry.job_session import GpuReading
 from ares.model.node import Gpu, NumaNode
 
 
@@ -25,6 +25,6 @@ class Devices(Protocol):
 
     def accelerators(self) -> Accelerators: ...
 
-    def gpu_use(self) -> dict[int, GpuUse]:
+    def gpu_use(self) -> dict[int, GpuReading]:
         """What GPUs do now, by index; without those whose driver does not tell, and without mock ones."""
         ...

@@ -17,7 +17,7 @@ from ares.model.entry.job_session import (
     SESSIONS_PER_TENANT_MAX,
     USES_MAX,
     AttemptUse,
-    GpuUse,
+    GpuReading,
     ListSessions,
     MeasureUse,
     OpenSession,
@@ -140,7 +140,7 @@ async def test_what_gpus_do_is_told_of_those_that_an_attempt_has_alone(monkeypat
         return tuple(AttemptUse(ref=ref, rank=0) for ref in refs)
 
     monkeypatch.setattr(module, "measured", uses)
-    now = {index: GpuUse(index=index, busy_percent=50 + index, memory_mib=7) for index in (0, 2)}
+    now = {index: GpuReading(index=index, busy_percent=50 + index, memory_mib=7) for index in (0, 2)}
     info = NodeInfo(name="n", cpu_milli=1000, memory_mib=1024)
     held = cast("Attempts", SimpleNamespace(running=lambda: attempts))
     entrance = Entrance(info, held, AgentSettings(), ManualClock(), lambda: now)

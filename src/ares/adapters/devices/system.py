@@ -12,7 +12,7 @@ from ares.core.topology import parse_nvidia, parse_rocm
 from ares.core.topology.cards import Card, Matrix, Slice, canonical_bus, mig_kind
 from ares.core.topology.links import UNKNOWN
 from ares.core.topology.parse_nccl import parse_nccl
-from ares.model.entry.job_session import GpuUse
+from ares.model.entry.job_session import GpuReading
 from ares.model.node import Gpu, NumaNode
 from ares.ports.devices import Accelerators
 
@@ -54,7 +54,7 @@ class SystemDevices:
             nodes.append(NumaNode(index=index, cpus=usable, memory_mib=self._meminfo(folder / "meminfo")))
         return tuple(sorted(nodes, key=lambda node: node.index))
 
-    def gpu_use(self) -> dict[int, GpuUse]:
+    def gpu_use(self) -> dict[int, GpuReading]:
         return {} if self._mock is not None else parse_nvidia.parse_use(_output(_USE, _USE_TIMEOUT_S))
 
     def accelerators(self) -> Accelerators:

@@ -25,7 +25,7 @@ from ares.model.entry.job_session import (
     ClientLeft,
     EndSession,
     FromClient,
-    GpuUse,
+    GpuReading,
     ListSessions,
     MeasureUse,
     OpenSession,
@@ -66,7 +66,7 @@ class Entrance:
         attempts: Attempts,
         settings: AgentSettings,
         clock: Clock,
-        gpu_use: Callable[[], Mapping[int, GpuUse]] = dict,
+        gpu_use: Callable[[], Mapping[int, GpuReading]] = dict,
     ) -> None:
         self._gpu_use = gpu_use
         self._info = info

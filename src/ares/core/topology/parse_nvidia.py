@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, ParseError, fromstring
 
 from ares.core.topology.cards import Card, Matrix, Slice
 from ares.core.topology.links import INDEX_MAX, SELF, UNKNOWN, is_link_word
-from ares.model.entry.job_session import GpuUse
+from ares.model.entry.job_session import GpuReading
 
 # Colours and underlining, which newer drivers print even into a pipe.
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -182,14 +182,14 @@ def read_xml(text: str) -> Element | None:
         return None
 
 
-def parse_use(said: str) -> dict[int, GpuUse]:
+def parse_use(said: str) -> dict[int, GpuReading]:
     """Lines of index, per cent and MiB. What a driver calls [N/A] is not told."""
-    found = dict[int, GpuUse]()
+    found = dict[int, GpuReading]()
     for line in said.splitlines()[:_GPUS_MAX]:
         parts = [part.strip() for part in line.split(",")]
         if len(parts) != 3 or not all(re.fullmatch(r"\d{1,7}", part, re.ASCII) for part in parts):
             continue
         index, busy, memory = map(int, parts)
         if index < _GPUS_MAX:
-            found[index] = GpuUse(index=index, busy_percent=min(100, busy), memory_mib=memory)
+            found[index] = GpuReading(index=index, busy_percent=min(100, busy), memory_mib=memory)
     return found

@@ -117,7 +117,7 @@ class SessionView(Record, frozen=True):
     input_offset: Number = 0
 
 
-class GpuUse(Record, frozen=True):
+class GpuReading(Record, frozen=True):
     """What a GPU does at the moment, by its driver."""
 
     index: Annotated[int, Meta(ge=0, le=1023)]
@@ -135,7 +135,7 @@ class AttemptUse(Record, frozen=True):
     memory_bytes: Number = 0
     processes: Number = 0
     # Of the GPUs that it has alone, as far as their driver tells.
-    gpus: Annotated[tuple[GpuUse, ...], Meta(max_length=1024)] = ()
+    gpus: Annotated[tuple[GpuReading, ...], Meta(max_length=1024)] = ()
     # By the agent's steady clock.
     at: Annotated[float, Meta(ge=0.0, le=1e12)] = 0.0
 
