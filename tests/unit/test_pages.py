@@ -30,7 +30,7 @@ HELP = [
 
 @pytest.mark.parametrize(("where", "command"), [*SHOWN, *HELP], ids=lambda text: text)
 def test_command_lines_are_taken(where: str, command: str) -> None:
-    lexer = shlex.shlex(placed(command, "0" * 16), posix=True, punctuation_chars="|<>&;")
+    lexer = shlex.shlex(placed(command, lambda: "0" * 16), posix=True, punctuation_chars="|<>&;")
     lexer.whitespace_split = True
     # Up to where the shell goes on with something else.
     words = [*itertools.takewhile(lambda word: not set(word) <= set("|<>&;"), lexer)][1:]
