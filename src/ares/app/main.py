@@ -21,7 +21,7 @@ COMMANDS = {
     "outputs": "outputs", "wait": "wait", "eff": "eff",
     "exec": "enter", "attach": "enter", "shell": "shell", "jupyter": "shell", "cp": "copy",
     "port-forward": "forward", "top": "top",
-    "cancel": "change", "hold": "hold", "release": "hold", "retry": "change", "update": "steer",
+    "cancel": "steer", "hold": "steer", "release": "steer", "retry": "steer", "update": "steer",
     "requeue": "steer", "cron": "cron", "flow": "flow",
     "explain": "explain", "plan": "plan", "prio": "prio", "sla": "sla",
     "predict": "predict", "why-preempted": "preempted", "replay": "replay", "usage": "usage", "events": "events",

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ares.edge.cli.commands.jobs import ACTIVE
-from ares.edge.cli.connect import find_job
+from ares.edge.cli.connect import change_each, connect, find_job
 from ares.edge.cli.options import pairs_option, read_seconds
 from ares.edge.cli.render.output import print_objects, report
 
 if TYPE_CHECKING:
     from ares.api.updates import BulkAction, JobFilter, JobUpdate
+    from ares.edge.client.calls.calls import Call
     from ares.edge.client.sync import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -60,8 +61,19 @@ def chosen(ctx: click.Context, jobs: tuple[str, ...], flags: dict[str, Any]) -> 
 
 
 def steer(
+    ctx: click.Context, action: "BulkAction", jobs: tuple[str, ...], flags: dict[str, Any], output: str, reason: str,
+    call_of: "Callable[[str], Call[Any]]", change: "JobUpdate | None" = None,
+) -> int:  # fmt: skip
+    """The named jobs one by one, by `call_of`; or all that fit, by `action` and what it changes."""
+    by_filter, client = chosen(ctx, jobs, flags), connect(ctx)
+    if by_filter:
+        return _steer_all(ctx, client, action, flags, output, reason, change)
+    return change_each(client, [find_job(client, job) for job in jobs], call_of, output)
+
+
+def _steer_all(
     ctx: click.Context, client: "Client", action: "BulkAction", flags: dict[str, Any], output: str, reason: str,
-    change: "JobUpdate | None" = None,
+    change: "JobUpdate | None",
 ) -> int:  # fmt: skip
     """Counts the jobs that fit, asks, and does it page by page. 0 when all were steered, 1 when some were not."""
     which = _filter(client, flags)

@@ -1,17 +1,90 @@
-"""`ares update` and `ares requeue`: what jobs that wait or run are told."""
+"""`ares cancel`, `retry`, `hold`, `release`, `update` and `requeue`: what jobs that wait or run are told."""
 
 from typing import Any
 
 import click
 
-from ares.edge.cli.connect import change_each, connect, find_job, jobs_argument
+from ares.edge.cli.connect import connect, find_job, job_argument, jobs_argument
 from ares.edge.cli.job_filter import chosen, filter_options, steer
 from ares.edge.cli.job_flags import PriorityType
-from ares.edge.cli.render.output import output_option
+from ares.edge.cli.render.output import answer, output_option
+from ares.edge.cli.render.text import printable
 
 # Options that "none" empties.
 _EMPTIED = ("time", "gpu_model", "deadline", "sla", "reservation", "throttle")
 _CHANGES = ("priority", "cpus", "memory", "gpus", "gpu_share", "gpu_memory", *_EMPTIED)
+
+
+@click.command()
+@jobs_argument(required=False)
+@click.option("--reason", default="", help="Kept in the job's ledger.")
+@filter_options
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def cancel(ctx: click.Context, jobs: tuple[str, ...], reason: str, output: str, **flags: Any) -> int:
+    """Ends jobs for good. A running one gets SIGTERM, then SIGKILL after its grace time.
+
+    \b
+      ares cancel 7k2m 9xw0                              these two
+      ares cancel --phase PENDING --name sweep           all that fit; asks first
+      ares cancel --user anna --label exp=7 --older 1h   the same filters as in `ares jobs`
+      ares cancel --all --yes                            everything, without asking
+    """
+    from ares.edge.client.calls import calls
+
+    return steer(ctx, "cancel", jobs, flags, output, reason, lambda job: calls.cancel(job, reason))
+
+
+@click.command()
+@job_argument()
+@click.option("--reason", default="", help="Kept in the job's ledger.")
+@click.option("--request-id", metavar="ID", help="Retrying again under the same id gives the same job.")
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def retry(ctx: click.Context, job: str, reason: str, request_id: str | None, output: str) -> None:
+    """Runs a job again now.
+
+    A job that waits for its next try does not wait any longer. A finished job never changes: a new
+    job is made from it, and its id is printed.
+    """
+    from ares.edge.client.calls import calls
+
+    client = connect(ctx)
+    old = find_job(client, job)
+    state = answer(client, calls.retry(old, reason, request_id or calls.new_request_id()), output, "id")
+    if state is None:
+        return
+    kind = "submitted" if state.id != old else "retrying"
+    click.echo(f"{kind} {state.id} ({printable(state.name)}){f', again after {old}' if state.id != old else ''}")
+
+
+@click.command()
+@jobs_argument(required=False)
+@click.option("--reason", default="", help="Kept in the job's ledger, and shown while it is held.")
+@filter_options
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def hold(ctx: click.Context, jobs: tuple[str, ...], reason: str, output: str, **flags: Any) -> int:
+    """Keeps jobs from being started until they are released.
+
+    Only jobs that have not begun are held; of an array, such tasks. Cancel a running job instead.
+    """
+    from ares.edge.client.calls import calls
+
+    return steer(ctx, "hold", jobs, flags, output, reason, lambda job: calls.hold(job, reason))
+
+
+@click.command()
+@jobs_argument(required=False)
+@click.option("--reason", default="", help="Kept in the job's ledger.")
+@filter_options
+@output_option("table", "json", "yaml", "name")
+@click.pass_context
+def release(ctx: click.Context, jobs: tuple[str, ...], reason: str, output: str, **flags: Any) -> int:
+    """Lets held jobs go on. Each is queued with the age it had, unless it waits for something else too."""
+    from ares.edge.client.calls import calls
+
+    return steer(ctx, "release", jobs, flags, output, reason, lambda job: calls.release(job, reason))
 
 
 @click.command()
@@ -48,11 +121,9 @@ def update(ctx: click.Context, jobs: tuple[str, ...], reason: str, output: str, 
 
     given = {name: flags[name] for name in _CHANGES if flags[name] is not None}
     given |= {name: None for name in _EMPTIED if str(given.get(name, "")).lower() == "none"}
-    by_filter = chosen(ctx, jobs, flags)
-    change, client = update_of(given, reason), connect(ctx)
-    if by_filter:
-        return steer(ctx, client, "update", flags, output, reason, change)
-    return change_each(client, [find_job(client, job) for job in jobs], lambda job: update_call(job, change), output)
+    chosen(ctx, jobs, flags)
+    change = update_of(given, reason)
+    return steer(ctx, "update", jobs, flags, output, reason, lambda job: update_call(job, change), change)
 
 
 @click.command()
@@ -73,7 +144,4 @@ def requeue(ctx: click.Context, jobs: tuple[str, ...], reason: str, output: str,
     """
     from ares.edge.client.calls.steering import requeue as requeue_call
 
-    by_filter, client = chosen(ctx, jobs, flags), connect(ctx)
-    if by_filter:
-        return steer(ctx, client, "requeue", flags, output, reason)
-    return change_each(client, [find_job(client, job) for job in jobs], lambda job: requeue_call(job, reason), output)
+    return steer(ctx, "requeue", jobs, flags, output, reason, lambda job: requeue_call(job, reason))

@@ -1,8 +1,11 @@
 """Changing jobs that wait or run: one by one, or all that fit a filter."""
 
+from typing import Any
+
 from litestar.types import ASGIApp
 
-from ares.api.updates import BulkBody, BulkUpdateBody, JobUpdate
+from ares.api.updates import BulkAnswer, BulkBody, BulkUpdateBody, JobUpdate
+from ares.core.refusal import Refusal
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery, ReasonBody
 from ares.edge.rest.http.operation import RequestCall
@@ -18,30 +21,27 @@ async def requeue_job(call: RequestCall[NoQuery, ReasonBody]) -> ASGIApp:
 
 
 async def cancel_jobs(call: RequestCall[NoQuery, BulkBody]) -> ASGIApp:
-    done = granted(await call.edge.services.steering.cancel_found(call.who, call.body))
-    call.made(cancelled=done.changed)
-    return answer(done)
+    return _told(call, await call.edge.services.steering.cancel_found(call.who, call.body), "cancelled")
 
 
 async def requeue_jobs(call: RequestCall[NoQuery, BulkBody]) -> ASGIApp:
-    done = granted(await call.edge.services.steering.requeue_found(call.who, call.body))
-    call.made(requeued=done.changed)
-    return answer(done)
+    return _told(call, await call.edge.services.steering.requeue_found(call.who, call.body), "requeued")
 
 
 async def hold_jobs(call: RequestCall[NoQuery, BulkBody]) -> ASGIApp:
-    done = granted(await call.edge.services.steering.hold_found(call.who, call.body))
-    call.made(held=done.changed)
-    return answer(done)
+    return _told(call, await call.edge.services.steering.hold_found(call.who, call.body), "held")
 
 
 async def release_jobs(call: RequestCall[NoQuery, BulkBody]) -> ASGIApp:
-    done = granted(await call.edge.services.steering.release_found(call.who, call.body))
-    call.made(released=done.changed)
-    return answer(done)
+    return _told(call, await call.edge.services.steering.release_found(call.who, call.body), "released")
 
 
 async def update_jobs(call: RequestCall[NoQuery, BulkUpdateBody]) -> ASGIApp:
-    done = granted(await call.edge.services.steering.update_found(call.who, call.body))
-    call.made(updated=done.changed)
-    return answer(done)
+    return _told(call, await call.edge.services.steering.update_found(call.who, call.body), "updated")
+
+
+def _told(call: RequestCall[NoQuery, Any], done: BulkAnswer | Refusal, what: str) -> ASGIApp:
+    """The answer, and into the audit how many were changed."""
+    changed = granted(done)
+    call.made(**{what: changed.changed})
+    return answer(changed)
