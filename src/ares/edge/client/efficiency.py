@@ -23,8 +23,8 @@ _SPARE = 1.25
 _SMALL_MIB = 256
 
 
-class CpuUse(Shown, frozen=True):
-    """CPUs that were asked for, and busy on the average."""
+class BusyUse(Shown, frozen=True):
+    """CPUs or GPUs that were asked for, and busy on the average. Nothing counts that for GPUs over a job's life."""
 
     asked: float
     used: float | None = None
@@ -36,13 +36,6 @@ class MemoryUse(Shown, frozen=True):
     asked_mib: int
     used_mib: int | None = None
     median_mib: int | None = None
-
-
-class GpuUse(Shown, frozen=True):
-    """Nothing measures GPUs: what they did is not known."""
-
-    asked: float
-    used: float | None = None
 
 
 class TimeUse(Shown, frozen=True):
@@ -60,9 +53,9 @@ class Efficiency(Shown, frozen=True):
     phase: str
     tasks: int
     measured: int
-    cpu: CpuUse
+    cpu: BusyUse
     memory: MemoryUse
-    gpu: GpuUse
+    gpu: BusyUse
     time: TimeUse
     # Sentences: what to ask for next time.
     advice: tuple[str, ...] = ()
@@ -77,12 +70,12 @@ def efficiency(spec: JobSpec, whole: JobState, tasks: Sequence[JobState]) -> Eff
     peaks = [task.exit.max_rss_mib for task in ended if task.exit and task.exit.max_rss_mib is not None]
     wall = sum(ran for ran, _ in runs)
     longest = max((_ran_s(task) or 0.0 for task in ended), default=None)
-    cpu = CpuUse(asked=ask.cpu_milli / 1000, used=sum(used for _, used in runs) / wall if wall > 0 else None)
+    cpu = BusyUse(asked=ask.cpu_milli / 1000, used=sum(used for _, used in runs) / wall if wall > 0 else None)
     memory = MemoryUse(
         asked_mib=ask.memory_mib, used_mib=max(peaks, default=None), median_mib=int(median(peaks)) if peaks else None
     )
     time = TimeUse(used_s=longest, limit_s=spec.time_limit_s)
-    gpu = GpuUse(asked=ask.gpus * ask.gpu_milli / 1000)
+    gpu = BusyUse(asked=ask.gpus * ask.gpu_milli / 1000)
     oom = any(task.exit is not None and task.exit.failure == "oom" for task in tasks)
     return Efficiency(
         job=whole.id, name=whole.name, phase=whole.phase, tasks=len(tasks), measured=len(ended), cpu=cpu, memory=memory,
@@ -114,7 +107,7 @@ def _of_memory(memory: MemoryUse, oom: bool) -> str:
     return ""
 
 
-def _of_cpu(cpu: CpuUse, longest_s: float) -> str:
+def _of_cpu(cpu: BusyUse, longest_s: float) -> str:
     if cpu.used is None or longest_s < _SHORT_S:
         return ""
     wanted = max(1, math.ceil(cpu.used * _SPARE))
@@ -139,7 +132,7 @@ def _of_time(time: TimeUse) -> str:
     return ""
 
 
-def _unknown(spec: JobSpec, cpu: CpuUse, memory: MemoryUse, gpu: GpuUse, ended: int) -> tuple[str, ...]:
+def _unknown(spec: JobSpec, cpu: BusyUse, memory: MemoryUse, gpu: BusyUse, ended: int) -> tuple[str, ...]:
     found: list[str] = []
     if not ended:
         found.append("No attempt has ended yet: what is used is known at the end.")
