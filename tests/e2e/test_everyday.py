@@ -9,6 +9,7 @@ import yaml
 
 from ares.edge.cli import hints
 from tests.everyday import Person
+from tests.images import Image
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS: list[dict[str, Any]] = yaml.safe_load((ROOT / "scenarios" / "everyday.yaml").read_text())
@@ -30,6 +31,22 @@ def test_task(person: Person, task: dict[str, Any]) -> None:
     if "typed" in task:
         habit = person.run(f"ares {task['typed']}")
         assert (habit.returncode, task["hint"] in habit.stderr) == (2, True), habit.stderr
+
+
+def test_a_container_image_of_ones_own(person: Person) -> None:
+    """Also where the agent has no right of root: the same command, the same root, nothing left of it."""
+    folder = person.home / "image"
+    folder.mkdir()
+    Image(config={"Cmd": ["sh", "-c", "echo $HOME; touch /bin/mine && ls /bin/mine"]}).docker_archive(
+        folder / "app.tar"
+    )
+    for path in (folder, folder / "app.tar"):
+        path.chmod(0o777)
+    done = person.run("ares submit --follow --image docker-archive:app.tar --workdir none", cwd=folder)
+    assert (done.returncode, done.stdout) == (0, "/root\n/bin/mine\n"), done.stderr
+    again = person.run("ares submit --follow --image docker-archive:app.tar --workdir none -- ls /bin/mine", cwd=folder)
+    assert (again.returncode, "nothing new" in again.stderr) == (1, True), again.stderr
+    assert "can run in container images" in person.run("ares doctor").stdout
 
 
 def test_there_are_forty_of_four_tools() -> None:

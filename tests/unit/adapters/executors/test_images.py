@@ -132,6 +132,7 @@ async def test_sessions_are_in_the_image(executor: LocalExecutor, root: Path, tm
     (port,) = free_ports(1)
     script = f"touch /here; exec busybox httpd -f -p 127.0.0.1:{port} -h /"
     running = await begun(executor, root, tmp_path, "sh", "-c", script)
+    assert not isinstance(running, CannotStart), running
     assert isinstance(running, Enterable)
     work = str(tmp_path / "attempts/one/work")
 

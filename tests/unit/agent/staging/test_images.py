@@ -125,7 +125,8 @@ async def test_it_runs_as_its_configuration_says(tmp_path: Path) -> None:
                     processes_max=1, open_files_max=1)  # fmt: skip
 
     def dressed(**spec: Any) -> Launch:
-        return image.dress(launch, JobSpec(**{"command": (), "env": {"B": "job"}, **spec}))
+        whole: dict[str, Any] = {"command": (), "env": {"B": "job"}, **spec}
+        return image.dress(launch, JobSpec(**whole))
 
     own = dressed()
     assert (own.argv, own.cwd) == (("/run", "own"), "/w")
