@@ -59,9 +59,10 @@ class Ask(NamedTuple):
     firm: bool = False
     # With a reservation: how long before its end the job is told to leave.
     leave_s: float = 0.0
-    # The isolation level as an index of `LEVELS`; and whether the job runs without a network.
+    # The isolation level as an index of `LEVELS`; whether the job runs without a network, and in a container image.
     isolation: int = 0
     offline: bool = False
+    image: bool = False
     # Nodes where the job failed before: the last to be chosen.
     avoid: tuple[str, ...] = ()
 
@@ -110,6 +111,7 @@ def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
         leaving_s(spec) if spec.reservation else 0.0,
         LEVELS.index(spec.isolation),
         spec.network == "none",
+        spec.image is not None,
     )
 
 

@@ -69,7 +69,7 @@ class NodeTable:
     PLAIN: dict[str, int] = {
         "cpu": 1, "cpu_free": 0, "memory": 1, "memory_free": 0, "cpu_extra": 0, "memory_extra": 0,
         "rack": 0, "zone": 0, "region": 0, "machine": 0, "gpu_count": 0, "gpu_idle": 0, "gpu_whole": 0,
-        "pool": 0, "spot": 0, "cpu_mw": 0, "idle_uw": 0, "isolation": 0, "netless": 0,
+        "pool": 0, "spot": 0, "cpu_mw": 0, "idle_uw": 0, "isolation": 0, "netless": 0, "images": 0,
     }  # fmt: skip
     REAL = ("network_gbps", "gpu_hour", "cpu_hour", "memory_gib_hour", "gpu_watts")
     BY_GPU: dict[str, int] = {"gpu_left": -1, "gpu_numa": -1, "gpu_mw": 0, "gpu_idle_mw": 0}
@@ -93,8 +93,8 @@ class NodeTable:
         self.gpu_idle = self.gpu_whole = np.zeros(_ROWS, np.int64)
         # The pool's number, milliwatts of a CPU in use, and microwatts of the whole row when nothing runs.
         self.pool = self.spot = self.cpu_mw = self.idle_uw = np.zeros(_ROWS, np.int64)
-        # How well jobs are isolated, as an index of `LEVELS`, and whether they can run without a network.
-        self.isolation = self.netless = np.zeros(_ROWS, np.int64)
+        # How well jobs are isolated, as an index of `LEVELS`; whether they can run without a network, and in images.
+        self.isolation = self.netless = self.images = np.zeros(_ROWS, np.int64)
         for name, nothing in self.PLAIN.items():
             setattr(self, name, np.full(_ROWS, nothing, np.int64))
         # What an hour costs, with the discount of spot pools.
@@ -160,6 +160,7 @@ class NodeTable:
         self.spot[row] = pool.spot
         self.isolation[row] = LEVELS.index(info.isolation_level)
         self.netless[row] = "net-namespace" in info.sandbox
+        self.images[row] = "images" in info.sandbox
         due = pool.spot_factor if pool.spot else 1.0
         self.gpu_hour[row], self.cpu_hour[row] = due * pool.gpu_hour, due * pool.cpu_hour
         self.memory_gib_hour[row] = due * pool.memory_gib_hour

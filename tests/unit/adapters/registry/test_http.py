@@ -32,7 +32,7 @@ class Served:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_request(self, *_: object) -> None:
+            def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
                 return
 
         self.asked = list[tuple[str, dict[str, str]]]()

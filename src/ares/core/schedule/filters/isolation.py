@@ -11,18 +11,23 @@ from ares.model.isolation import LEVELS
 
 def passes(rows: NodeSlice) -> Bools | None:
     ask = rows.ask
-    if not (ask.isolation or ask.offline):
+    if not (ask.isolation or ask.offline or ask.image):
         return None
     well: Bools = rows.table.isolation[rows.at] >= ask.isolation
-    return well & (rows.table.netless[rows.at] > 0) if ask.offline else well
+    if ask.offline:
+        well = well & (rows.table.netless[rows.at] > 0)
+    return well & (rows.table.images[rows.at] > 0) if ask.image else well
 
 
 def explain(miss: Miss) -> Reason:
     ask, table, count = miss.seen.ask, miss.seen.table, len(miss.reached)
     weak = int(np.count_nonzero(table.isolation[miss.reached] < ask.isolation))
     numbers = {"asked": ask.isolation, "nodes": count, "weaker": weak}
-    if not weak:
+    if not weak and ask.image and not table.images[miss.reached].any():
+        message = f"{_all(count)} cannot run container images"
+    elif not weak:
         message = f"{_all(count)} cannot give a job a network of its own, which network: none needs"
+        message += ", or cannot run container images" if ask.image else ""
     else:
         best = miss.nearest(table.isolation)
         offers = miss.record(best).info.isolation_level

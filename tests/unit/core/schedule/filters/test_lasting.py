@@ -3,7 +3,7 @@
 import pytest
 
 from ares.core.ask import Ask
-from ares.core.schedule.filters import FILTERS
+from ares.core.schedule.filters import FILTERS, isolation
 from ares.model.job import NodeTerm, TermOp
 from ares.model.node import Gpu, Taint
 from ares.model.profile import Profile
@@ -181,3 +181,17 @@ def test_devices_must_be_declared() -> None:
     assert many.message == "needs 6 tpu devices on one node; the nearest that could take it, t4, has 4"
     unknown = refusal("devices-declared", nodes, Ask(devices=(("npu", 1),)))
     assert unknown.message == "needs 1 npu device on one node; no node that could take it declares any"
+
+
+def test_container_images_need_a_node_that_runs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent of an older version would run the command without its image."""
+    # In force under every profile, and so in no list of filters.
+    monkeypatch.setitem(FILTERS, "isolation", isolation.FILTER)
+    able = node("able", info={"sandbox": ("images", "net-namespace")})
+    nodes = [node("old"), able, node("only-apart", info={"sandbox": ("net-namespace",)})]
+    assert passing("isolation", nodes, Ask(image=True)) == ["able"]
+    assert passing("isolation", nodes, Ask()) is None
+    reason = refusal("isolation", [node("old")], Ask(image=True))
+    assert (reason.code, reason.message) == ("ISOLATION_UNMET", "the one node cannot run container images")
+    both = refusal("isolation", [node("a", info={"sandbox": ("images",)})], Ask(image=True, offline=True))
+    assert "network: none needs, or cannot run container images" in both.message
