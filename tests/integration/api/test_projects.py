@@ -104,6 +104,40 @@ async def test_a_job_has_a_project_or_a_directory(world: World) -> None:
         assert (answer.status_code, answer.json()["code"]) == (422, "project-and-workdir")
 
 
+@pytest.mark.parametrize(
+    ("image", "code"),
+    [
+        ({"ref": "nothing"}, "image-invalid"),
+        ({"ref": "docker://r.lab/app", "project": PROJECT}, "image-invalid"),
+        ({"ref": "oci-archive:a.tar"}, "image-not-shipped"),
+        ({"ref": "oci-archive:a.tar", "project": "0" * 64}, "project-unknown"),
+    ],
+)
+async def test_an_image_that_cannot_be_had_is_refused(world: World, image: dict[str, str], code: str) -> None:
+    async with world.client() as client:
+        answer = await client.post("/v1/jobs", json={"spec": {**JOB, "image": image}})
+        assert (answer.status_code, answer.json()["code"]) == (422, code), answer.text
+        assert answer.json()["fix"]
+        empty = await client.post("/v1/jobs", json={"spec": {**JOB, "command": []}})
+        assert (empty.status_code, empty.json()["code"]) == (422, "command-empty")
+
+
+async def test_the_files_of_an_image_are_read_by_its_node(world: World) -> None:
+    async with world.client() as client:
+        await client.post("/v1/projects/parts", content=framed(DATA), headers=BYTES)
+        await client.post("/v1/projects", content=MANIFEST, headers=JSON)
+        spec = {**JOB, "command": [], "image": {"ref": "oci-archive:a.tar", "project": PROJECT}}
+        job = (await client.post("/v1/jobs", json={"spec": spec})).json()["id"]
+    state, services = await world.start_job(job), world.services
+    staging = Staging(world.view, services.projects._files, services.telemetry)  # pyright: ignore[reportPrivateUsage]
+    ref = AttemptRef(job=job, tenant="acme", fence=state.fence)
+    found = await staging.fetch(NODE, FetchRequest(ref=ref, rank=0, project=PROJECT))
+    assert not isinstance(found, Refusal)
+    assert [piece.data async for piece in found] == [MANIFEST]
+    # It has no project to start with.
+    assert isinstance(await staging.fetch(NODE, FetchRequest(ref=ref, rank=0)), Refusal)
+
+
 async def test_both_clients_ship_the_same_and_send_it_once(world: World, tmp_path: Path) -> None:
     root = tmp_path / "mine"
     (root / "pkg").mkdir(parents=True)
@@ -188,6 +222,8 @@ async def test_only_the_node_of_an_attempt_reads_its_project(world: World) -> No
         await fetch(FetchRequest(ref=stale, rank=0)),
         await fetch(FetchRequest(ref=foreign, rank=0)),
         await fetch(FetchRequest(ref=without, rank=0)),
+        # One that the tenant has, and the job does not name.
+        await fetch(FetchRequest(ref=without, rank=0, project=PROJECT)),
         # A digest of the tenant that is not of this project.
         await fetch(FetchRequest(ref=ref, rank=0, parts=(PROJECT,))),
     ]
