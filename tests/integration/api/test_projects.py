@@ -126,7 +126,7 @@ async def test_the_files_of_an_image_are_read_by_its_node(world: World) -> None:
     async with world.client() as client:
         await client.post("/v1/projects/parts", content=framed(DATA), headers=BYTES)
         await client.post("/v1/projects", content=MANIFEST, headers=JSON)
-        spec = {**JOB, "command": [], "image": {"ref": "oci-archive:a.tar", "project": PROJECT}}
+        spec: dict[str, object] = {**JOB, "command": [], "image": {"ref": "oci-archive:a.tar", "project": PROJECT}}
         job = (await client.post("/v1/jobs", json={"spec": spec})).json()["id"]
     state, services = await world.start_job(job), world.services
     staging = Staging(world.view, services.projects._files, services.telemetry)  # pyright: ignore[reportPrivateUsage]

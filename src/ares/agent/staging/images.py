@@ -99,6 +99,9 @@ class Images:
         if registry is None:
             raise StagingFailed("this node fetches no images from registries")
 
+        if ref.digest and (kept := await self._kept(start, ref.digest, layer, uid)) is not None:
+            return kept
+
         def resolve() -> tuple[str, ImageManifest]:
             first = registry.manifest(ref.host, ref.name, ref.version)
             if ref.digest and layout.digest_of(first) != ref.digest:
@@ -124,6 +127,17 @@ class Images:
         return digest, found
 
     # ---- into the cache
+
+    async def _kept(self, start: Start, digest: str, layer: str, uid: int | None) -> StagedImage | None:
+        """An image of this very digest that is here already: its registry need not be asked."""
+        tenant, store = start.ref.tenant, self._store
+        with contextlib.ExitStack() as pin:
+            pin.enter_context(store.pinned(tenant, digest))
+            async with store.turn(tenant, digest):
+                image = await store.find(tenant, digest, uid)
+            if image is None:
+                return None
+            return StagedImage(store.root(tenant, digest), layer, image.run, image.user, pin.pop_all().close)
 
     async def _unpacked(
         self,

@@ -149,6 +149,16 @@ async def test_it_is_unpacked_once_for_attempts_that_start_together(tmp_path: Pa
     assert [path.name for path in (tmp_path / "cache/t/images").iterdir()] == [Path(first.root).parent.name]
 
 
+async def test_one_that_is_here_is_not_asked_for_again_by_its_digest(tmp_path: Path) -> None:
+    image = Image([[member("f", b"f")]])
+    first = await staged(node(tmp_path, image))
+    away = node(tmp_path, Image([[member("other")]]))
+    ref = f"docker://r.test/app@{image.digest}"
+    assert (await staged(away, ref)).root == first.root
+    with pytest.raises(StagingFailed, match="no such image"):
+        await staged(away, ref, tenant="other")
+
+
 async def test_tenants_share_nothing(tmp_path: Path) -> None:
     images = node(tmp_path, Image([[member("f", b"f")]]))
     assert (await staged(images)).root != (await staged(images, tenant="other")).root
