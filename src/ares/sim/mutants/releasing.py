@@ -74,9 +74,11 @@ def _any_end(on: NeedCondition, parent: ParentStanding | None) -> Verdict:
     return "met" if found == "impossible" and parent is not None else found
 
 
-def _unfenced(self: Drafting, checked: Checked, before: int, deadline: Any) -> Any:
+def _unfenced(
+    self: Drafting, checked: Checked, before: int, deadline: Any, number: int = 0, of: int = 1
+) -> Draft | Refusal:
     """A child is written whatever became of the attempt that submits it."""
-    drafted = _drafted(self, checked, before, deadline)
+    drafted = _drafted(self, checked, before, deadline, number, of)
     if not isinstance(drafted, Draft) or checked.request.child_of is None:
         return drafted
     return changed(drafted, compares=drafted.compares[:1])
