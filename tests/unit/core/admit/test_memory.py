@@ -1,5 +1,7 @@
 """How much memory a job gets that does not say."""
 
+from typing import Any
+
 import pytest
 
 from ares.core.admit.memory import MachineKind, MemoryShare, share_of, sized
@@ -41,7 +43,7 @@ def test_the_share_is_that_of_the_machine_in_the_middle_within_bounds(
         ({"cpu_milli": 1000, "gpus": 1, "gpu_milli": 250}, 2048),
     ],
 )
-def test_memory_goes_by_cpus_or_gpus(asked: dict[str, int], mib: int) -> None:
+def test_memory_goes_by_cpus_or_gpus(asked: dict[str, Any], mib: int) -> None:
     share = MemoryShare(1024, 8192, (MachineKind(8000, 4, 65_536),))
     job = JobSpec(command=("x",), resources=Resources(memory_mib=0, **asked))
     assert sized(job, share).resources.memory_mib == mib
