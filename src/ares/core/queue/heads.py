@@ -72,7 +72,7 @@ class ClassHeads:
             self._number_anew(rows, account, [names[at] for at in there.tolist()])
             return self.columns()
         submitted_at, latest_start = self._times[:, rows]
-        accounts = [names[at] for at in there.tolist()]
+        accounts: list[str] = [names[at] for at in there.tolist()]
         amounts = self._amounts[:, rows]
         return self.ids[rows], ClassFacts(
             level, submitted_at, latest_start, account, accounts, amounts, ranks.astype(float)

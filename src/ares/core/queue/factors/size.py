@@ -25,6 +25,9 @@ def size(facts: JobFacts, shares: Shares, order: OrderPolicy, now: float) -> flo
 
 def sizes(facts: ClassFacts, shares: Shares, order: OrderPolicy, now: float) -> Floats:
     waited = (now - facts.submitted_at) / order.ageing_s
+    cpu: Floats
+    memory: Floats
+    gpu: Floats
     cpu, memory, gpu = facts.amounts
     wide = np.where(gpu > 0.0, gpu, cpu) * facts.ranks > 1000.0
     part = facts.ranks * shares.parts(cpu, memory, gpu) / _WIDEST
