@@ -1,11 +1,10 @@
 """Nodes as rows of the columns, and how much of each is taken: by attempts, and by room that is kept."""
 
 import heapq
-from collections import Counter
 from collections.abc import Set
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ares.core.capacity.fit import Evaluations
 from ares.core.capacity.future import Future, RunningEnds
@@ -19,6 +18,15 @@ from ares.model.node import NodeInfo
 from ares.model.reservation import Reservation
 from ares.model.state import Placement
 
+Key = TypeVar("Key")
+
+
+class Tally(dict[Key, int]):
+    """Counts; what is not in it counts 0. A `Counter` takes ten times as long to make, and there are four per node."""
+
+    def __missing__(self, key: Key) -> int:
+        return 0
+
 
 @dataclass(slots=True)
 class Used:
@@ -28,12 +36,12 @@ class Used:
     cpu_milli: int = 0
     memory_mib: int = 0
     # Thousandths of each GPU: more than all of it only if something went wrong, and then it must not get lost.
-    gpus: Counter[int] = field(default_factory=Counter[int])
+    gpus: Tally[int] = field(default_factory=Tally[int])
     # How many attempts hold each device, by kind and id.
-    devices: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    devices: Tally[tuple[str, str]] = field(default_factory=Tally[tuple[str, str]])
     # CPU and memory that come from one NUMA node.
-    numa_cpu: Counter[int] = field(default_factory=Counter[int])
-    numa_memory: Counter[int] = field(default_factory=Counter[int])
+    numa_cpu: Tally[int] = field(default_factory=Tally[int])
+    numa_memory: Tally[int] = field(default_factory=Tally[int])
 
     def add(self, place: Placement, sign: int) -> None:
         self.jobs += sign

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from ares.core.capacity.codes import Codes
 from ares.core.energy.model import NodePower, Power, node_power
-from ares.core.topology.cards import words
+from ares.core.topology.cards import answering, answering_each
 from ares.core.topology.links import GPUS_MAX
 from ares.core.topology.subset import MachineShape, machine_shape
 from ares.model.isolation import LEVELS
@@ -50,8 +50,10 @@ class OnDemand(Generic[Key]):
             if len(self._columns) >= _ON_DEMAND_MAX:
                 self._columns.clear()
             read, nothing = self._read, self._nothing
-            values = [nothing if record is None else read(record, key) for record in self._table.records]
-            column = self._columns[key] = np.array(values, self._dtype)
+            used, rows = self._table.used, self._table.rows
+            values = [nothing if record is None else read(record, key) for record in self._table.records[:used]]
+            column = self._columns[key] = np.full(rows, nothing, self._dtype)
+            column[:used] = values
         return column
 
     def put(self, row: int, record: NodeRecord | None) -> None:
@@ -229,7 +231,7 @@ class NodeTable:
         for columns in (self.labels, self.numbers, self.datasets, self.devices, self.refusing, self.reluctant):
             columns.put(row, record)
         for (model, memory), column in self._answers.items():
-            column[row] = _answering(record, model, memory, self.gpus_wide)
+            column[row] = answering(() if record is None else record.info.gpus, model, memory, self.gpus_wide)
             self._answer_masks[model, memory][row] = _mask(column[row])
         self.devices_free.clear()
 
@@ -263,8 +265,8 @@ class NodeTable:
         if column is None:
             if len(self._answers) >= _ON_DEMAND_MAX:
                 self._answers.clear()
-            found = [_answering(record, model, memory_mib, self.gpus_wide) for record in self.records]
-            column = self._answers[key] = np.array(found, np.bool_)
+            gpus = [() if record is None else record.info.gpus for record in self.records]
+            column = self._answers[key] = np.array(answering_each(gpus, model, memory_mib, self.gpus_wide), np.bool_)
             self._answer_masks[key] = _mask(column)
         return column
 
@@ -363,7 +365,7 @@ def _number(text: str | None) -> float:
 
 
 def _tainted(record: NodeRecord, tolerated: tuple[tuple[str, str | None], ...], effect: str) -> bool:
-    return any(
+    return bool(record.info.taints or record.taints) and any(
         taint.effect == effect
         and not any(key == taint.key and value in (None, taint.value) for key, value in tolerated)
         for taint in (*record.info.taints, *record.taints)
@@ -373,15 +375,6 @@ def _tainted(record: NodeRecord, tolerated: tuple[tuple[str, str | None], ...], 
 def _numa_place(info: NodeInfo, gpu: Gpu) -> int:
     """The index of the GPU's NUMA node among the node's; NUMA ids may have gaps."""
     return next((place for place, numa in enumerate(info.numa) if numa.index == gpu.numa_node), -1)
-
-
-def _answering(record: NodeRecord | None, model: str | None, memory_mib: int, wide: int) -> list[bool]:
-    answers = [False] * wide
-    wanted = words(model or "")
-    for gpu in () if record is None else record.info.gpus:
-        if gpu.index < wide:
-            answers[gpu.index] = not gpu.mig and gpu.memory_mib >= memory_mib and wanted <= words(gpu.model)
-    return answers
 
 
 def _mask(gpus: Bools) -> Any:

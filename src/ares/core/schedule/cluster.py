@@ -163,6 +163,9 @@ class Cluster(Capacity):
         self._count(holding, +1)
 
     def _match(self, holding: Holding) -> None:
+        if not holding.labels:
+            self.matching.drop(holding.job)
+            return
         rows = tuple(row for place in holding.placements if (row := self.rows.get(place.node)) is not None)
         self.matching.put(holding.job, holding.tenant, holding.labels, rows)
 

@@ -59,6 +59,9 @@ def _on_the_only_row(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Al
     return taken
 
 
+# Where fewer rows than one in so many are wanted, finding them costs less than sorting all.
+_PART = 4
+
 # One more job on a row: minus the lowest score on the way there, the row, a running number, what is taken. Other rows
 # come first until scores have fallen that low; sorted, the steps are in the order in which `place_one` chooses them.
 _Step = tuple[float, int, int, Allocation]
@@ -100,9 +103,12 @@ def _together(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int)
     if first < 0:
         return []
     score = found.score
-    rows = np.flatnonzero(score != NO)
-    order = rows[np.argsort(-score[rows], kind="stable")]
+    # Where every row takes one, no more rows than are wanted have a turn.
+    order, every = _best_rows(score, wanted + 1)
     fits = room(evaluations.rows(ask, order))
+    if len(order) < every and int(fits.sum()) < wanted:
+        order, _ = _best_rows(score, every)
+        fits = room(evaluations.rows(ask, order))
     if len(order) == 1 and alike(ask) and _built_in(evaluations):
         # Nothing to choose between: as many as there is room for.
         return _on_one_row(evaluations, txn, ask, first, min(wanted, int(fits[0])))
@@ -116,12 +122,27 @@ def _together(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int)
         fresh = order[begin:end]
         front = _Front(np.concatenate([front.rows, fresh]), np.concatenate([front.keys, score[fresh]]))
         front, cut = _fill_up(evaluations, txn, found, front, steps, beyond, wanted)
-        begin, end = end, min(len(order), end + wanted - len(steps))
+        begin, end = end, end + wanted - len(steps)
+        if end >= len(order) and len(order) < every:
+            order, _ = _best_rows(score, every)
+        end = min(len(order), end)
     steps.sort()
     for step in steps[wanted:] if cut else ():
         # A row that was left before it was full might come before these.
         txn.give(step[3])
     return [step[3] for step in (steps[:wanted] if cut else steps)]
+
+
+def _best_rows(score: Floats, most: int) -> tuple[Ints, int]:
+    """The best rows that pass, the lowest of equals first, and how many pass."""
+    rows = np.flatnonzero(score != NO)
+    every = len(rows)
+    if most < every // _PART:
+        found = score[rows]
+        least = np.partition(found, every - most)[every - most]
+        better, equal = rows[found > least], rows[found == least]
+        rows = np.sort(np.concatenate((better, equal[: most - len(better)])))
+    return rows[np.argsort(-score[rows], kind="stable")], every
 
 
 def _on_one_row(evaluations: Evaluations, txn: Transaction, ask: Ask, row: int, count: int) -> list[Allocation]:

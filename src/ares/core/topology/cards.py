@@ -1,11 +1,13 @@
 """What vendors' tools report about GPUs, in one form for all tools."""
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ares.core.topology.links import UNKNOWN
+from ares.model.node import Gpu
 
 _ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 
@@ -71,3 +73,28 @@ class Matrix(NamedTuple):
 
     def numa_of(self, index: int) -> int | None:
         return dict(zip(self.gpus, self.numa, strict=True)).get(index)
+
+
+def answering(gpus: Sequence[Gpu], model: str | None, memory_mib: int, wide: int) -> list[bool]:
+    """Which of a machine's GPUs answer to a wish for a model and a memory size, by their indexes below `wide`."""
+    answers = [False] * wide
+    wanted = words(model or "")
+    for gpu in gpus:
+        if gpu.index < wide:
+            answers[gpu.index] = not gpu.mig and gpu.memory_mib >= memory_mib and wanted <= words(gpu.model)
+    return answers
+
+
+def answering_each(
+    machines: Iterable[Sequence[Gpu]], model: str | None, memory_mib: int, wide: int
+) -> list[list[bool]]:
+    """The same of many machines: those that list the same GPUs, but for their names, are looked at once."""
+    known: dict[tuple[tuple[int, str, int, bool], ...], list[bool]] = {}
+    found: list[list[bool]] = []
+    for gpus in machines:
+        key = tuple([(gpu.index, gpu.model, gpu.memory_mib, gpu.mig) for gpu in gpus])
+        answers = known.get(key)
+        if answers is None:
+            answers = known[key] = answering(gpus, model, memory_mib, wide)
+        found.append(answers)
+    return found
