@@ -332,9 +332,16 @@ class Platform:
 
         return eventually(look, "the election of a leader")[0]
 
-    def cli(self, *arguments: str, text: str | None = None, home: Path | None = None, at: Path | None = None) -> "Run":
+    def cli(
+        self,
+        *arguments: str,
+        text: str | None = None,
+        home: Path | None = None,
+        at: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> "Run":
         """The command line as a person uses it; with `at` in that directory, whose files go with jobs."""
-        return run_cli(*arguments, home=home or self.servers[0].home, text=text, at=at)
+        return run_cli(*arguments, home=home or self.servers[0].home, text=text, at=at, env=env)
 
     def lease_renewed_at(self, node: str) -> float:
         """When the store last recorded a renewal of a node, by the server's wall clock."""
@@ -402,15 +409,21 @@ def ares(command: str) -> list[str]:
 
 
 def run_cli(
-    *arguments: str, home: Path, text: str | None = None, timeout_s: float = READY_S, at: Path | None = None
+    *arguments: str,
+    home: Path,
+    text: str | None = None,
+    timeout_s: float = READY_S,
+    at: Path | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> Run:
     ships = {} if at is None else {"ARES_SHIP": "", "XDG_CACHE_HOME": str(home / "cache")}
-    return Run(run_command(arguments, {**environment(home), **ships}, text or "", timeout_s, at))
+    return Run(run_command(arguments, {**environment(home), **ships, **(env or {})}, text or "", timeout_s, at))
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Nothing of the developer's own Ares leaks into a test."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("ARES_")}
+    """Nothing of the developer's own Ares or Python leaks into a test."""
+    own = ("ARES_", "VIRTUAL_ENV", "CONDA_")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     return {**plain, "ARES_HOME": str(home), "ARES_SHIP": "never"}
 
 

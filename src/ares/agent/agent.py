@@ -23,6 +23,7 @@ from ares.agent.link.run_right import RunRight
 from ares.agent.link.session import Conversation
 from ares.agent.settings import AgentSettings
 from ares.agent.staging.cache import NodeCache
+from ares.agent.staging.environments import Environments
 from ares.agent.staging.image_store import ImageStore
 from ares.agent.staging.images import Images
 from ares.agent.staging.preparation import Preparation
@@ -153,6 +154,8 @@ class Agent:
         guarding = asyncio.create_task(self._guard(attempts).run())
         stopping = asyncio.create_task(self._stopping.wait())
         tasks: list[asyncio.Task[Any]] = [talking, looking, guarding, stopping]
+        if self._settings.caches is not None:
+            tasks.append(asyncio.create_task(self._settings.caches.run(self._clock)))
         if self._witness is not None:
             absence = Absence(self._witness, run_right, attempts, self._clock, lambda: conversation.welcome)
             tasks.append(asyncio.create_task(absence.run()))
@@ -175,7 +178,10 @@ class Agent:
             self._cache.open()
             stager = Stager(self._cache, partial(self._files.fetch, self._credential), self._clock)
         self._images.open()
-        return Preparation(stager, Images(self._images, stager, self._registry, settings.image_terms))
+        images = Images(self._images, stager, self._registry, settings.image_terms)
+        state_dir = self._workspace.root.parent
+        environments = Environments(state_dir, stager, self._executor, self._mailbox, settings)
+        return Preparation(stager, images, environments)
 
     def _door(self, attempt: Attempt, uid: int | None) -> ChildDoor | None:
         """For a job that may submit jobs, and for its first rank."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from ares.agent.attempts.owners import Owners
 from ares.agent.staging.image_store import ImageLimits, ImageTerms
+from ares.agent.staging.node_environment import EnvironmentTerms
+from ares.agent.staging.tenant_cache import TenantCaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,5 +38,13 @@ class AgentSettings:
     # What of images may be unpacked here, and which ones jobs may name.
     image_limits: ImageLimits = field(default_factory=ImageLimits)
     image_terms: ImageTerms = field(default_factory=ImageTerms)
+    # Of Python environments that were built for attempts and are kept for the next ones.
+    environment_bytes_max: int = 20 << 30
+    environment_terms: EnvironmentTerms = field(default_factory=EnvironmentTerms)
+    # The program that builds them; empty: there is none. Where it takes packages from, unless the job says otherwise.
+    uv: str = ""
+    package_index: str = ""
+    # The directories of tenants that outlive their jobs. None: there are none.
+    caches: TenantCaches | None = None
     # The user each tenant's sandboxed attempts run as. None: tenants have no users of their own.
     owners: Owners | None = None

@@ -4,7 +4,9 @@ import asyncio
 import os
 import platform
 import re
+import shutil
 import socket
+import sys
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +21,7 @@ from ares.adapters.devices.presets import UnknownMock
 from ares.adapters.devices.system import SystemDevices
 from ares.adapters.doors import UnixDoors
 from ares.adapters.executors.local import LocalExecutor
-from ares.adapters.executors.terms import SandboxTerms
+from ares.adapters.executors.terms import HIDDEN, SandboxTerms
 from ares.adapters.links.grpc import GrpcLink
 from ares.adapters.registry.http import HttpRegistry
 from ares.adapters.witness import LockWitness
@@ -29,7 +31,9 @@ from ares.agent.attempts.owners import Owners
 from ares.agent.link.identity import begin_boot, keep_certified
 from ares.agent.settings import AgentSettings
 from ares.agent.staging.image_store import ImageLimits, ImageTerms
+from ares.agent.staging.node_environment import EnvironmentTerms
 from ares.agent.staging.python_path import python_path
+from ares.agent.staging.tenant_cache import CacheBounds, TenantCaches
 from ares.app.config import Config, ConfigError, NodeConfig, default_home
 from ares.app.node_identity import Joined, Joining
 from ares.app.processes import look_for_garbage_less_often, run
@@ -54,8 +58,8 @@ def executor_of(config: Config, state_dir: Path) -> LocalExecutor:
         hidden=said.hidden,
         writable=said.writable,
         devices=said.devices,
-        shown=(python_path(state_dir),),
         in_images=(python_path(state_dir), *config.node.images.mounts),
+        shown=(python_path(state_dir), *((uv,) if (uv := uv_program()) else ())),
         uid=None if uids is None else uids[0],
     )
     return LocalExecutor(state_dir, terms=terms)
@@ -86,12 +90,30 @@ def settings_of(config: Config, state_dir: Path) -> AgentSettings:
         cache_bytes_max=config.node.cache_mib << 20,
         image_limits=_image_limits(config.node.images),
         image_terms=ImageTerms(config.node.images.roots, tuple(str(path) for path in own_paths(config))),
+        environment_bytes_max=config.node.python.cache_mib << 20,
+        environment_terms=_environment_terms(config),
+        uv=uv_program(),
+        package_index=config.node.python.index,
+        caches=TenantCaches(state_dir, CacheBounds(config.node.tenant_cache_mib << 20, config.node.tenant_cache_files)),
         owners=owners,
     )
 
 
 def _image_limits(said: ImagesConfig) -> ImageLimits:
     return ImageLimits(said.cache_mib << 20, said.cache_files, said.image_mib_max << 20, said.image_files_max)
+
+
+def _environment_terms(config: Config) -> EnvironmentTerms:
+    hidden = (os.path.expanduser(path) for path in (*config.node.sandbox.hidden, *HIDDEN))
+    private = dict.fromkeys(os.path.realpath(path) for path in (*own_paths(config), *hidden))
+    return EnvironmentTerms(tuple(private), tuple(os.path.realpath(path) for path in config.node.python.allowed))
+
+
+def uv_program() -> str:
+    """The one that is installed with Ares, or that of the machine; empty when there is none."""
+    beside = Path(sys.executable).parent / "uv"
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
+    return "" if found is None else os.path.realpath(found)
 
 
 def _uids(config: Config) -> tuple[int, int] | None:

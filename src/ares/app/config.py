@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from ares.adapters.store.open import FORMS
-from ares.app.sections import AuthConfig, ImagesConfig, SandboxConfig, Section
+from ares.app.sections import AuthConfig, ImagesConfig, PythonConfig, SandboxConfig, Section
 from ares.core.access.certificates import LIFE_S
 from ares.model.base import LabelKey, LabelValue, Slug
 from ares.model.job import DeviceKind
@@ -149,6 +149,10 @@ class NodeConfig(Section, frozen=True):
     notice_file: str = ""
     # Files of projects that jobs here started with, kept for the next ones; the longest unused go first.
     cache_mib: Annotated[int, Meta(ge=1, le=1 << 30)] = 20 * 1024
+    # Of the directory that a tenant's jobs keep between them, $ARES_CACHE_DIR.
+    tenant_cache_mib: Annotated[int, Meta(ge=1, le=1 << 30)] = 20 * 1024
+    tenant_cache_files: Annotated[int, Meta(ge=1, le=1 << 40)] = 1_000_000
+    python: PythonConfig = PythonConfig()
     sandbox: SandboxConfig = SandboxConfig()
     images: ImagesConfig = ImagesConfig()
 
@@ -286,7 +290,7 @@ def _overlay(tree: dict[str, Any], origin: dict[str, str], flat: Mapping[str, An
 
 
 # What text means for values that are not plain: items are separated by commas, those of one device kind by spaces.
-_SANDBOX_LISTS = ("node.sandbox.hidden", "node.sandbox.writable", "node.sandbox.devices")
+_SANDBOX_LISTS = ("node.sandbox.hidden", "node.sandbox.writable", "node.sandbox.devices", "node.python.allowed")
 _IMAGE_LISTS = ("node.images.roots", "node.images.registries", "node.images.mounts")
 _LISTS = frozenset(
     {

@@ -1,4 +1,4 @@
-"""The base of all sections of the configuration, and the sections about authentication, sandboxes and images."""
+"""The base of all sections of the configuration, and those about authentication, sandboxes, images and Python."""
 
 from typing import Annotated, Literal
 
@@ -78,3 +78,14 @@ class ImagesConfig(Section, frozen=True):
     cache_files: Annotated[int, Meta(ge=1, le=1 << 40)] = 2_000_000
     image_mib_max: Annotated[int, Meta(ge=1, le=1 << 30)] = 20 * 1024
     image_files_max: Annotated[int, Meta(ge=1, le=10_000_000)] = 500_000
+
+
+class PythonConfig(Section, frozen=True):
+    """Python environments for the jobs of a node, see docs/guides/environments.md."""
+
+    # Environments that were built here, kept for the next jobs; the longest unused go first.
+    cache_mib: Annotated[int, Meta(ge=1, le=1 << 30)] = 20 * 1024
+    # Where uv takes packages from, as a URL. Empty: as uv's own settings on this machine say.
+    index: Annotated[str, Meta(max_length=2048, pattern=r"^[\x21-\x7e]*$(?!\n)")] = ""
+    # Directories in which jobs may use environments that are closed to their user.
+    allowed: tuple[HostPath, ...] = ()

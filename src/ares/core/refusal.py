@@ -15,7 +15,7 @@ AdmissionCode = Literal[
     "input-ref", "job-affinity-empty", "labels-too-many",
     "need-invalid", "need-unknown", "need-unsupported", "needs-too-many", "not-utf8",
     "notify-on-array", "notify-unknown", "nvlink-without-gpus", "policy-rejected",
-    "project-and-workdir", "project-unknown",
+    "project-and-workdir", "project-unknown", "python-invalid",
     "reservation-not-yours", "reservation-over", "reservation-too-short", "reservation-too-small",
     "reservation-unknown", "secret-target", "secret-too-large", "secret-twice", "secret-unknown",
     "sla-and-deadline", "sla-unknown", "toleration-not-yours", "unsafe-restart", "warn-after-limit", "workdir-dots",

@@ -160,6 +160,20 @@ class Image(Record, frozen=True):
     project: Sha256 | None = None
 
 
+class PythonEnvironment(Record, frozen=True):
+    """Where the job's `python` comes from: an environment that its node has at `path`, or one that the node builds,
+    once, from `file` of the files in `project`."""
+
+    # The directory of a virtualenv or of a conda environment.
+    path: Annotated[str, Meta(max_length=4096, pattern=r"^/[^\x00-\x1f\x7f:]*$(?!\n)")] | None = None
+    # Where the node lacks it, the job does not start; otherwise it starts with the node's own programs, and is told so.
+    required: bool = True
+    # The digest of a manifest, as of projects, and the file in it that says what to install: uv.lock, pyproject.toml,
+    # or a list of requirements under any other name.
+    project: Sha256 | None = None
+    file: Annotated[str, Meta(max_length=1024, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")] = ""
+
+
 # ---- what a job waits for before it may be queued: other jobs, and how they have to end
 
 # When a named job has succeeded, failed, ended in any way, begun to run, or saved a checkpoint.
@@ -303,9 +317,12 @@ class JobSpec(Record, frozen=True):
     image: Image | None = None
     # How many jobs it may submit while it runs; 0: it has no way to do so.
     children: Annotated[int, Meta(ge=0, le=CHILDREN_MAX)] = 0
+    # None: the programs of the node.
+    python: PythonEnvironment | None = None
 
 
 def projects_of(spec: JobSpec) -> tuple[Sha256, ...]:
     """Digests of all shipped files that the job needs."""
     image = None if spec.image is None else spec.image.project
-    return tuple(project for project in (spec.project, image) if project is not None)
+    built = None if spec.python is None else spec.python.project
+    return tuple(project for project in (spec.project, image, built) if project is not None)

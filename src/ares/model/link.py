@@ -75,6 +75,8 @@ class Started(Record, frozen=True, tag="started"):
     at: Instant
     # The versions of the secrets the attempt was given, by name.
     secrets: Annotated[dict[Line, Number], Meta(max_length=SECRETS_PER_JOB_MAX)] = {}
+    # What is not as the job asked for, in words.
+    note: Annotated[str, Meta(max_length=1024)] = ""
 
 
 class Exited(Record, frozen=True, tag="exited"):

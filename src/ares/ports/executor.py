@@ -30,6 +30,14 @@ class ImageFiles(msgspec.Struct, frozen=True, gc=False):
     workdir: str = ""
 
 
+class NodeFolder(msgspec.Struct, frozen=True, gc=False):
+    """A directory of the node that an attempt may use, as it was found: another that took its place is not meant."""
+
+    path: str
+    device: int
+    inode: int
+
+
 class Launch(msgspec.Struct, frozen=True, gc=False):
     """Everything needed to start one attempt's rank. Output goes to `log_path`, appended.
 
@@ -63,6 +71,9 @@ class Launch(msgspec.Struct, frozen=True, gc=False):
     uid: int | None = None
     # None: the attempt sees the machine's own files.
     image: ImageFiles | None = None
+    # Beside those: directories that it may only read, and directories of its tenant that it may write to.
+    shown: tuple[NodeFolder, ...] = ()
+    kept: tuple[NodeFolder, ...] = ()
 
 
 class Sandbox(msgspec.Struct, frozen=True, gc=False):

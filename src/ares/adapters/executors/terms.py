@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ares.model.isolation import BOX, LEVELS, OWN_USER, Isolation, stronger
 from ares.model.node import Containment
-from ares.ports.executor import Launch, Sandbox
+from ares.ports.executor import Launch, NodeFolder, Sandbox
 
 # Credentials of this machine and of its users.
 HIDDEN: Final = (
@@ -97,13 +97,16 @@ class Cell(NamedTuple):
     uid: int
     # The image of the only attempt it runs; empty without one.
     image: tuple[str, ...]
+    # As (path, device, inode): a directory that was made anew needs another slot.
+    shown: tuple[tuple[str, int, int], ...]
+    kept: tuple[tuple[str, int, int], ...]
     # Limits that a slot can lower but not raise again.
     final: tuple[int, int, int]
 
     @property
-    def cage(self) -> tuple[bool, bool, bool, bool, tuple[str, ...], int, tuple[str, ...]]:
+    def cage(self) -> tuple[Any, ...]:
         """The part for the slot, see `sandbox.Cage`."""
-        return self.sandbox, self.harden, self.cover, self.offline, self.parents, self.uid, self.image
+        return self[1:-1]
 
 
 def cell_of(launch: Launch, terms: SandboxTerms, sandbox: Sandbox) -> Cell:
@@ -122,5 +125,11 @@ def cell_of(launch: Launch, terms: SandboxTerms, sandbox: Sandbox) -> Cell:
         parents=tuple(dict.fromkeys(os.path.dirname(path) for path in launch.folders)) if cover else (),
         uid=-1 if launch.uid is None else launch.uid,
         image=() if image is None else (image.root, image.layer, image.home, image.workdir),
+        shown=_found(launch.shown) if cover else (),
+        kept=_found(launch.kept) if cover else (),
         final=(launch.file_bytes_max, launch.processes_max, launch.open_files_max),
     )
+
+
+def _found(folders: tuple[NodeFolder, ...]) -> tuple[tuple[str, int, int], ...]:
+    return tuple((folder.path, folder.device, folder.inode) for folder in folders)

@@ -13,6 +13,7 @@ from ares.agent.files.spool import Tail
 from ares.agent.files.upload import Upload
 from ares.agent.link.outbox import Key
 from ares.agent.staging.images import StagedImage
+from ares.agent.staging.node_environment import ReadyEnvironment
 from ares.model.link import Progress, Start, WorldInfo
 from ares.model.state import ExitInfo
 from ares.ports.executor import Running
@@ -27,7 +28,7 @@ class Attempt:
     """One rank of an attempt, mutable, owned by `Attempts`. Its states, in order, and the collection that holds each:
 
     - held: its Start came while the node had no valid lease. `Attempts._held` has the Start until the next renewal.
-    - staging: its files and its image are fetched. `Attempts._live`, `staging` is set.
+    - staging: its files and its image are fetched, its environment is made. `Attempts._live`, `staging` is set.
     - starting: the executor was asked for a process and has not answered. `Attempts._live`, `running` is None.
     - running: the executor has a process for it. `Attempts._live`, `running` is set.
     - ending: it was told to end. `Attempts._live`, `ending` is set; `timers` has the next signal.
@@ -48,10 +49,15 @@ class Attempt:
     world: WorldInfo
     # The deadline has moved since the executor was given it.
     extended: bool = False
-    # Its files are being fetched and unpacked.
+    # Its files are being fetched and unpacked, and its Python environment is found or built.
     staging: "asyncio.Task[None] | None" = None
     # The image that it runs in.
     image: StagedImage | None = None
+    # The process that builds its Python environment, and the environment that it has.
+    building: Running | None = None
+    python: ReadyEnvironment | None = None
+    # What is not as it asked for: told with its start.
+    remark: str = ""
     # The process, while it runs, and when it began, by the agent's monotonic clock.
     running: Running | None = None
     began: float = 0.0

@@ -190,8 +190,8 @@ class Attempts:
             if not attempt.ended:
                 attempt.deadline = self._run_right.deadline(attempt.start.spec.lease_s)
                 attempt.extended = True
-                if attempt.running is not None:
-                    attempt.running.extend(attempt.deadline)
+                if (process := attempt.running or attempt.building) is not None:
+                    process.extend(attempt.deadline)
         held, self._held = self._held, {}
         for start in held.values():
             self.begin(start)
@@ -253,10 +253,9 @@ class Attempts:
             self._end(attempt, not_started(outcome.message))
             return
         attempt.running = outcome
-        ref, rank = attempt.key
-        number, given = self._mailbox.outbox.number(), {} if attempt.cover is None else attempt.cover.versions
-        started = Started(number=number, ref=ref, rank=rank, pid=outcome.pid, at=self._clock.wall(), secrets=given)
-        self._mailbox.report(started)
+        (ref, rank), number, at = attempt.key, self._mailbox.outbox.number(), self._clock.wall()
+        given, pid, note = {} if attempt.cover is None else attempt.cover.versions, outcome.pid, attempt.remark
+        self._mailbox.report(Started(number=number, ref=ref, rank=rank, pid=pid, at=at, secrets=given, note=note))
         if attempt.extended:
             outcome.extend(attempt.deadline)
         if attempt.fenced:

@@ -7,6 +7,7 @@ import msgspec
 from ares.agent.attempts.environment import job_environment
 from ares.agent.attempts.workspace import Folder
 from ares.agent.settings import AgentSettings
+from ares.agent.staging.tenant_cache import cache_variables
 from ares.model.job import MEMORY_BURST, Qos
 from ares.model.link import Start
 from ares.model.node import NodeInfo
@@ -38,9 +39,18 @@ def _memory_mib(qos: Qos, asked: int, node: int) -> int:
 def launch_of(start: Start, folder: Folder, info: NodeInfo, settings: AgentSettings, deadline: float) -> Launch:
     """Raises NoUidLeft or OSError when the tenant needs a user of its own and cannot have one."""
     placement, hold = start.placement, _HOLDS[start.spec.qos]
+    uid = None if settings.owners is None else settings.owners.of(start.ref.tenant)
+    # An image has no such directory.
+    caches = None if start.spec.image is not None else settings.caches
+    cache = None if caches is None else caches.of(start.ref.tenant, uid)
+    base = (
+        settings.environment
+        if cache is None
+        else {**settings.environment, **cache_variables(cache.path, start.spec.env)}
+    )
     return Launch(
         argv=start.spec.command,
-        env=job_environment(settings.environment, start, folder, info),
+        env=job_environment(base, start, folder, info),
         cwd=start.spec.workdir or folder.work,
         log_path=folder.log,
         memory_mib=_memory_mib(start.spec.qos, placement.memory_mib, info.memory_mib),
@@ -56,7 +66,8 @@ def launch_of(start: Start, folder: Folder, info: NodeInfo, settings: AgentSetti
         network=start.spec.network,
         owner=start.ref.tenant,
         folders=(folder.path,),
-        uid=None if settings.owners is None else settings.owners.of(start.ref.tenant),
+        uid=uid,
+        kept=() if cache is None else (cache,),
     )
 
 

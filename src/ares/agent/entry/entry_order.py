@@ -22,7 +22,7 @@ def entry_of(attempt: Attempt, spec: SessionSpec, info: NodeInfo, settings: Agen
         launch = attempt.cover.dress(launch)
     if attempt.image is not None:
         launch = attempt.image.dress(launch, attempt.start.spec)
-    env = dict(launch.env)
+    env = dict(launch.env) if attempt.python is None else attempt.python.activate(launch.env)
     if spec.term:
         env["TERM"] = spec.term
     copies = spec.kind != "exec"

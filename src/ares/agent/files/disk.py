@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 
 from ares.agent.attempts.attempts import Attempts
-from ares.agent.attempts.workspace import Folder
+from ares.agent.attempts.workspace import used_bytes
 from ares.ports.clock import Clock
 
 _MIB = 1 << 20
@@ -14,22 +14,6 @@ _MIB = 1 << 20
 def free_bytes(path: str) -> int:
     disk = os.statvfs(path)
     return disk.f_bavail * disk.f_frsize
-
-
-def used_bytes(folder: Folder) -> int:
-    """The disk space of a directory. Files that vanish meanwhile do not count."""
-    total, ahead = 0, [folder.path, folder.layer]
-    while ahead:
-        try:
-            with os.scandir(ahead.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        ahead.append(entry.path)
-                    else:
-                        total += entry.stat(follow_symlinks=False).st_blocks * 512
-        except OSError:
-            continue
-    return total
 
 
 class DiskGuard:

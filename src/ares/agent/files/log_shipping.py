@@ -32,5 +32,6 @@ class Shipping:
         woken = tail.resting and tail.wake(self._clock.monotonic(), 0.0 if leaving else self._patience_s)
         if woken and tail.lost and attempt.final is not None:
             self._mailbox.outbox.amend(attempt.final, tail.lost)
-        if woken or (attempt.running is not None and tail.poll()):
+        writes = attempt.running is not None or attempt.staging is not None
+        if woken or (writes and tail.poll()):
             self._mailbox.output(attempt)

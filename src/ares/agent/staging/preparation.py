@@ -1,8 +1,9 @@
-"""What an attempt needs on its node before its process starts: its files, then its image."""
+"""What an attempt needs on its node before its process starts: its files, its image, its Python environment."""
 
 import msgspec
 
 from ares.agent.attempts.attempt import Attempt
+from ares.agent.staging.environments import Environments
 from ares.agent.staging.images import Images
 from ares.agent.staging.stager import Stager, StagingFailed
 from ares.model.job import JobSpec
@@ -10,15 +11,16 @@ from ares.ports.executor import Launch
 
 
 class Preparation:
-    """One for all attempts of a node. `stager` and `images` are None where there can be none."""
+    """One for all attempts of a node. Its parts are None where there can be none."""
 
-    def __init__(self, stager: Stager | None, images: Images | None) -> None:
+    def __init__(self, stager: Stager | None, images: Images | None, environments: Environments | None = None) -> None:
         self._stager = stager
         self._images = images
+        self._environments = environments
 
     @staticmethod
     def needed(spec: JobSpec) -> bool:
-        return spec.project is not None or spec.image is not None
+        return spec.project is not None or spec.image is not None or spec.python is not None
 
     async def prepare(self, attempt: Attempt, launch: Launch) -> Launch:
         """The launch with all that the attempt asked for. Raises StagingFailed, and NotWanted when it is to end."""
@@ -33,6 +35,10 @@ class Preparation:
             layer, uid = attempt.folder.layer, launch.uid
             attempt.image = await self._images.stage(start, layer, uid, lambda: not attempt.fenced)
             launch = attempt.image.dress(launch, start.spec)
+        if start.spec.python is not None:
+            if self._environments is None:
+                raise StagingFailed("this node has no Python environments")
+            launch = await self._environments.dress(attempt, launch)
         return msgspec.structs.replace(launch, deadline=attempt.deadline)
 
     def ended(self, attempt: Attempt) -> None:
@@ -40,3 +46,5 @@ class Preparation:
         if attempt.image is not None:
             attempt.image.release()
             attempt.image = None
+        if self._environments is not None:
+            self._environments.release(attempt)

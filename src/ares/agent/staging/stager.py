@@ -47,9 +47,12 @@ class Stager:
         self._turns: dict[tuple[str, str], asyncio.Lock] = {}
         self._adding = asyncio.Lock()
 
-    async def stage(self, start: Start, root: str, uid: int | None, wanted: Callable[[], bool]) -> None:
-        """Makes the job's project below `root`. Raises StagingFailed, and NotWanted when the attempt is to end."""
-        project = start.spec.project
+    async def stage(
+        self, start: Start, root: str, uid: int | None, wanted: Callable[[], bool], named: str | None = None
+    ) -> None:
+        """Makes the job's project below `root`, or another one that it names. Raises StagingFailed, and NotWanted when
+        the attempt is to end."""
+        project = named or start.spec.project
         assert project is not None, "only a job with a project is staged"
         try:
             async with self.fetched(start, project, wanted) as (manifest, cached):

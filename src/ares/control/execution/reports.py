@@ -103,8 +103,8 @@ def _inputs(report: Report) -> tuple[Input, ...]:
     """A final report ends a current attempt, or releases a revoked one. Which of the two is decided at the write: a
     cancel may have landed that this replica has not seen."""
     match report.message:
-        case Started(ref=ref, rank=rank, at=at, secrets=secrets):
-            return (Begin(fence=ref.fence, rank=rank, at=at, secrets=secrets),)
+        case Started(ref=ref, rank=rank, at=at, secrets=secrets, note=note):
+            return (Begin(fence=ref.fence, rank=rank, at=at, secrets=secrets, note=_words(note)),)
         case Exited(ref=ref, rank=rank) as exited:
             return (_exit(exited), Release(fence=ref.fence, ranks=(rank,)))
         case Fenced(ref=ref, rank=rank, reason=reason):

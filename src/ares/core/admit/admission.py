@@ -121,6 +121,24 @@ def _image(spec: JobSpec) -> Refusal | None:
     return Refusal(code="image-not-shipped", message=message, fix=fix, path="$.spec.image")
 
 
+def _python(spec: JobSpec) -> Refusal | None:
+    wish = spec.python
+    if wish is None:
+        return None
+    if spec.image is not None:
+        message = "it runs in an image, which has its own Python"
+        return Refusal(code="python-invalid", message=message, fix="leave out python, or image")
+    named = wish.path or wish.file
+    if (wish.path is None) == (wish.project is None) or (wish.project is None) != (not wish.file):
+        message = "its Python environment is either a directory of the node, or built from a file of a project"
+    elif {"", ".", ".."} & set(named.removeprefix("/").split("/")):
+        message = f"{named!r}, of its Python environment, has a . or .. in it, or an empty name"
+    else:
+        return None
+    fix = "give python.path, or python.project and python.file, each written out in full"
+    return Refusal(code="python-invalid", message=message, fix=fix)
+
+
 def _labels(spec: JobSpec) -> Refusal | None:
     for what, found in (("labels", spec.labels), ("selector entries", spec.selector)):
         if len(found) > LABELS_MAX:
@@ -205,7 +223,7 @@ def _dots(path: str) -> str | None:
 # ---- all of them
 
 CHECKS: tuple[Callable[[JobSpec], Refusal | None], ...] = (
-    _encodable, _command, _env, _workdir, _project, _image, _labels, _warning, _unsafe, secrets.declared,
+    _encodable, _command, _env, _workdir, _project, _image, _python, _labels, _warning, _unsafe, secrets.declared,
     placement.network, input_references, needs.needs,
     *placement.CHECKS,
 )  # fmt: skip

@@ -88,7 +88,7 @@ def start(job: Job, what: RankStarted, context: Context) -> Stepped | Refusal:
         return _rank_started(state, what, at, context)
     if state.phase != "STAGING":
         return Refusal(code="not-allowed", message=f"job {state.id} is {state.phase}; start does not apply to it")
-    entry = UnnumberedEntry("started", by=agent(state.placements[0]), data=_given(what))
+    entry = UnnumberedEntry("started", what.note, agent(state.placements[0]), _given(what))
     return commit(state, context.now, (entry,), phase="RUNNING", started_at=at, **first_start(state, at))
 
 
@@ -102,7 +102,8 @@ def _rank_started(state: JobState, what: RankStarted, at: float, context: Contex
     if place is None or rank in state.started_ranks:
         why = "has started already" if place is not None else "is not one of the attempt's"
         return Refusal(code="not-allowed", message=f"job {state.id}: rank {rank} {why}")
-    entry = UnnumberedEntry("rank-started", by=agent(place), data={"rank": rank, "node": place.node, **_given(what)})
+    data = {"rank": rank, "node": place.node, **_given(what)}
+    entry = UnnumberedEntry("rank-started", what.note, agent(place), data)
     changes, more = assembled(state, (*state.started_ranks, rank), at)
     return commit(state, context.now, (entry, *more), **changes)
 

@@ -42,6 +42,8 @@ class RankStarted(Record, frozen=True, tag="start"):
     at: float = 0.0
     # The versions of the secrets it was given.
     secrets: dict[str, int] = {}
+    # What is not as the job asked for.
+    note: str = ""
 
 
 class Exit(Record, frozen=True, tag="exit"):

@@ -80,6 +80,7 @@ _JOB: Final[dict[str, Read]] = {
     "project": lambda job: job.spec.project or "",
     "image": lambda job: "" if job.spec.image is None else job.spec.image.ref,
     "children": lambda job: job.spec.children,
+    "python": lambda job: "" if job.spec.python is None else job.spec.python.path or job.spec.python.file,
     "priority": lambda job: job.spec.priority,
     "qos": lambda job: job.spec.qos,
     "effects": lambda job: job.spec.effects,

@@ -25,6 +25,7 @@ NAMES: Final[dict[str, tuple[Type, str]]] = {
     "job.project": ("string", "digest of the files it starts with"),
     "job.image": ("string", "container image it runs in"),
     "job.children": ("int", "how many jobs it may submit while it runs"),
+    "job.python": ("string", "directory of its Python environment, or the file it is built from"),
     "job.priority": ("string", "CRITICAL, HIGH, NORMAL, LOW or BEST_EFFORT"),
     "job.qos": ("string", "guaranteed, burstable or best-effort"),
     "job.effects": ("string", "staged, fenced, idempotent or unsafe"),

@@ -39,7 +39,7 @@ _KEYS = {
     "isolation": "isolation", "network": "network", "input_ref": "inputRefs", "cost_estimate": "costEstimate",
     "begin": "begin", "hold": "held", "after": "after", "needs_timeout": "needsTimeout",
     "on_impossible": "onImpossible",
-    "notify": "notify", "image": "image", "children": "children",
+    "notify": "notify", "image": "image", "children": "children", "python": "python",
 }  # fmt: skip
 
 
@@ -185,6 +185,12 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         envvar="ARES_NOTIFY",
         metavar="CHANNEL[:WHEN]",
         help="Tell this channel when it has ended; WHEN is end, fail or success. Or ARES_NOTIFY. May be repeated.",
+    ),
+    _text(
+        "--python",
+        "FILE|DIR|none",
+        "Python environment: built from requirements.txt, pyproject.toml or uv.lock, or one that its machine has."
+        "  [default: the active one]",
     ),
     click.option(
         "--chdir",

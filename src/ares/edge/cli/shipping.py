@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -40,6 +40,33 @@ def directory(layers: Sequence[Mapping[str, object]]) -> "Path | None":
             err=True,
         )
     return folder
+
+
+def with_python(client: "Sender", spec: "JobSpec", layers: Sequence[Mapping[str, Any]], *, active: bool) -> "JobSpec":
+    """The job with the environment that is named last, by a flag or in the job's file; with `active` or else the active
+    one."""
+    from msgspec.structs import replace
+
+    from ares.edge.client.project import environment
+    from ares.edge.client.project import ship as shipping
+    from ares.model.job import PythonEnvironment
+
+    wish = next((layer["python"] for layer in reversed(layers) if layer.get("python") is not None), None)
+    if environment.of_the_api(wish):
+        return spec
+    found = environment.python_of(
+        wish, environment.active_environment(of_this_python=False) if active and spec.image is None else None
+    )
+    if isinstance(found, environment.PythonFiles):
+        shipped = shipping.ship(client, shipping.packed_files(found, _ask, _nothing), _nothing)
+        return replace(spec, python=PythonEnvironment(project=shipped.sha256, file=found.file))
+    if found is not None and not found.required:
+        click.echo(f"uses the active environment {printable(str(found.path))} where its machine has it", err=True)
+    return replace(spec, python=found)
+
+
+def _nothing(_: int) -> None:
+    return
 
 
 def ship(client: "Sender", root: "Path", *, yes: bool) -> "Shipped":

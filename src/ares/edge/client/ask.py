@@ -29,6 +29,7 @@ from ares.model.job import (
     NumaPolicy,
     Preemption,
     Priority,
+    PythonEnvironment,
     Qos,
     Resources,
     Restart,
@@ -97,6 +98,9 @@ class JobFields(TypedDict, total=False):
     workdir: str | PathLike[str]
     # A directory of the machine the job runs on.
     chdir: str
+    # requirements.txt, pyproject.toml or uv.lock to build an environment from, the directory of one that nodes have, or
+    # "none". Unless it is given, the active environment is used where a node has it.
+    python: str | PathLike[str] | PythonEnvironment | Mapping[str, Any]
     # A project that was shipped before: the digest of its manifest.
     project: str
     # A name, or its number: 0 is CRITICAL, 4 is BEST_EFFORT.
@@ -200,15 +204,19 @@ _SHORT: Mapping[str, Callable[[Any], object]] = {
     "needsTimeout": wishes.needs_timeout,
     "notify": wishes.several,
     "image": wishes.image,
+    "python": wishes.environment,
 }
 # A directory of the caller's, whose files become the specification's `project`; or, as text from / on, one of
 # the machine, as in the specification.
 WORKDIR = "workdir"
+# As text, likewise the caller's: what becomes of it is known when its files are shipped.
+PYTHON = "python"
 # Resources instead of those asked for first. Read last: what they do not say is as in the job.
 OR = "or"
 _NESTED: Mapping[str, type[msgspec.Struct]] = {
     "resources": Resources, "retry": RetryPolicy, "warn": Warn, "gang": Gang, "topology": TopologyWish,
     "preemption": Preemption, "needsTimeout": NeedsTimeout, "image": Image,
+    "python": PythonEnvironment,
 }  # fmt: skip
 _LISTED: Mapping[str, type[msgspec.Struct]] = {
     "alternatives": Resources, "affinity": NodeTerm, "jobAffinity": JobTerm, "tolerations": Toleration,
@@ -255,7 +263,8 @@ def expand(asked: Mapping[str, object]) -> RawSpec:
     """Puts the friendlier keys where the API has them. Unknown keys, and one value given twice, are refused."""
     friendly = (*FRIENDLY, *GATHERED, OR)
     _refuse_unknown("", asked, (*_names(JobSpec), *friendly))
-    raw: RawSpec = {key: _plain(key, value) for key, value in asked.items() if key not in friendly}
+    callers = {PYTHON} if isinstance(asked.get(PYTHON), str | PathLike) else set[str]()
+    raw: RawSpec = {key: _plain(key, value) for key, value in asked.items() if key not in (*friendly, *callers)}
     if WORKDIR in raw and not of_the_machine(raw[WORKDIR]):
         del raw[WORKDIR]
     raw |= {OR: asked[OR]} if OR in asked else {}

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast, get_args
 
+import msgspec
+
 from ares.core.image.reference import SHIPPED
 from ares.edge.client import units
 from ares.edge.client.errors import InvalidSpec
-from ares.model.job import PRIORITIES, TOPOLOGY_LEVELS, WarnSignal
+from ares.model.job import PRIORITIES, TOPOLOGY_LEVELS, PythonEnvironment, WarnSignal
 
 _TERM = re.compile(
     r"(?P<absent>!)?\s*(?P<key>[A-Za-z0-9][A-Za-z0-9._/-]*)\s*"
@@ -213,6 +215,11 @@ def signal(value: object) -> str:
     if name not in get_args(WarnSignal):
         raise InvalidSpec(f"{value!r} is no signal for this", fix=f"one of {', '.join(get_args(WarnSignal))}")
     return name
+
+
+def environment(value: object) -> object:
+    """As the API has it, or as `ship_python` gave it."""
+    return msgspec.to_builtins(value) if isinstance(value, PythonEnvironment) else value
 
 
 def several(value: object) -> list[str]:

@@ -31,6 +31,7 @@ GIVEN: dict[str, tuple[str, object]] = {
     "node.servers": ("10.0.0.1:1,10.0.0.2:2", ["10.0.0.1:1", "10.0.0.2:2"]),
     "node.sandbox.uids": ("100000-165535", "100000-165535"),
     "node.sandbox.hidden": ("/a,/b", ["/a", "/b"]),
+    "node.python.allowed": ("/opt/envs,/c", ["/opt/envs", "/c"]),
     "node.sandbox.writable": ("/a", ["/a"]),
     "node.sandbox.devices": ("/dev/a", ["/dev/a"]),
     "node.images.roots": ("/a,/b", ["/a", "/b"]),

@@ -20,7 +20,7 @@ CREATED = {"id": JOB, "replayed": False, "tasks": 1, "links": {}}
 
 def test_submit_sends_the_spec_and_reads_the_answer(stub: Stub, ask: Ask) -> None:
     stub.on("POST", "/v1/jobs", Say(CREATED, 201))
-    made = ask(lambda c: c.submit(command=["python", "train.py"], gpus=2, memory="4G", time="2h"))
+    made = ask(lambda c: c.submit(command=["python", "train.py"], gpus=2, memory="4G", time="2h", python="none"))
     (asked,) = stub.requests("POST", "/v1/jobs")
     assert made == Submitted(id=JOB)
     assert asked.headers["authorization"] == "Bearer token"

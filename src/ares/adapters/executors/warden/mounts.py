@@ -5,6 +5,7 @@ attempt is mounted for the time of the attempt ("lent") and unmounted after it.
 """
 
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -57,6 +58,10 @@ class MountTerms(NamedTuple):
     shown: tuple[str, ...] = ()
     # What jobs may read that run in an image, at the same path as on the machine.
     in_images: tuple[str, ...] = ()
+    # Directories of one slot's tenant that its attempts may write to.
+    kept: tuple[str, ...] = ()
+    # Device and inode of directories of one slot: a link or another directory that took the place is not mounted.
+    found: tuple[tuple[str, int, int], ...] = ()
 
 
 class Lent(NamedTuple):
@@ -144,12 +149,16 @@ def cover(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
     """Hides Ares' own files, and of `parents` everything that is not lent. User `uid` cannot pass closed directories on
     the way to files that attempts may use, so empty ones replace those. -1: attempts run as the agent's user."""
     with made(), contextlib.ExitStack() as stack:
-        shown, lent = copies(stack, terms.shown), copies(stack, parents)
+        shown, kept, lent = (copies(stack, paths) for paths in (terms.shown, terms.kept, parents))
+        _as_found((*shown, *kept), terms)
         own = [os.path.realpath(path) for path in terms.own]
-        closed = [path for path in map(_closed, (*parents, *terms.shown)) if path] if uid >= 0 else []
+        paths = (*parents, *terms.shown, *terms.kept)
+        closed = [path for path in map(_closed, paths) if path] if uid >= 0 else []
         empty = _empty((*closed, *own))
         fronts = lent_fronts(lent)
         _show(shown, empty)
+        for path, tree in kept:
+            _put(tree, path)
         # Ares' own files below a program that was just mounted again.
         empty += _empty(path for path in own if _within(path, [path for path, _ in shown]))
         for path in empty:
@@ -160,7 +169,8 @@ def cover(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
 def enclose(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
     """As `cover`, and makes everything else read-only."""
     with made(), contextlib.ExitStack() as stack:
-        writable, shown = copies(stack, terms.writable), copies(stack, terms.shown)
+        writable, shown = copies(stack, (*terms.writable, *terms.kept)), copies(stack, terms.shown)
+        _as_found((*writable, *shown), terms)
         devices, services = copies(stack, device_paths(terms.devices)), copies(stack, _KEPT_IN_RUN)
         lent = copies(stack, parents)
         # Links are resolved while their targets are still visible.
@@ -274,6 +284,14 @@ def device_paths(more: Iterable[str]) -> Iterator[str]:
 def copies(stack: contextlib.ExitStack, paths: Iterable[str]) -> list[tuple[str, int]]:
     """Copies of the mounts at these paths. Taken before anything is mounted over them."""
     return [(path, stack.enter_context(_copy(path))) for path in paths if os.path.exists(path)]
+
+
+def _as_found(copies: Iterable[tuple[str, int]], terms: MountTerms) -> None:
+    """Raises OSError when a directory is not the one that was found."""
+    seen = {path: os.fstat(tree) for path, tree in copies}
+    for path, device, inode in terms.found:
+        if path not in seen or (seen[path].st_dev, seen[path].st_ino) != (device, inode):
+            raise OSError(errno.ESTALE, f"{path} was removed or replaced meanwhile")
 
 
 @contextlib.contextmanager

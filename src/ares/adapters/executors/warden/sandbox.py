@@ -22,11 +22,16 @@ class Cage(NamedTuple):
     uid: int
     # The image that its only attempt runs in, see `image_root.ImageRoot`; empty without one.
     image: tuple[str, ...] = ()
+    # Directories that its attempts may read, and that they may write to, each with its device and inode.
+    shown: tuple[tuple[str, int, int], ...] = ()
+    kept: tuple[tuple[str, int, int], ...] = ()
 
 
 def settle(cage: Cage, terms: mounts.MountTerms) -> mounts.MountRoom:
     """Puts the calling slot into its sandbox. Raises ValueError that names the step the kernel refused."""
     rooms = [mounts.MountRoom()]
+    shown, kept = (tuple(path for path, _, _ in folders) for folders in (cage.shown, cage.kept))
+    terms = terms._replace(shown=(*terms.shown, *shown), kept=kept, found=(*cage.shown, *cage.kept))
     for what, step in _steps(cage, terms, rooms):
         try:
             step()

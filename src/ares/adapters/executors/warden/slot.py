@@ -11,7 +11,7 @@ import socket
 import struct
 from collections.abc import Generator
 from math import inf
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from ares.adapters.executors.warden import kernel, mounts, privileges, sandbox
 from ares.adapters.executors.warden.keeper import EntryOrder, keep
@@ -159,7 +159,7 @@ class WardenSlot:
         oom_score_adj: int,
         pin: Pin | None,
         folders: list[str],
-        caged: tuple[bool, bool, bool, bool, tuple[str, ...], int, tuple[str, ...]],
+        caged: tuple[Any, ...],
     ) -> None:
         if kernel.boottime() >= deadline:
             self._agent.send(b"X")

@@ -9,6 +9,7 @@ from ares.edge.cli.connect import connect
 from ares.edge.cli.job_flags import asked, job_options, layers
 from ares.edge.cli.render.output import answer, output_option, show, tell
 from ares.edge.cli.render.text import printable
+from ares.edge.cli.shipping import with_python
 
 if TYPE_CHECKING:
     from ares.api.jobs import CronView
@@ -81,12 +82,15 @@ def add(
 
     if flags.get("name") is None:
         flags["name"] = cron_name
-    body = CronBody(schedule=schedule, spec=asked(layers(command, flags)), zone=zone, missed=missed, overlap=overlap)
+    said, client = layers(command, flags), connect(ctx)
+    # A schedule goes on when this shell is gone: only an environment that is named is meant.
+    spec = with_python(client, asked(said), said, active=False)
+    body = CronBody(schedule=schedule, spec=spec, zone=zone, missed=missed, overlap=overlap)
 
     def words(kept: "CronView") -> str:
         return f"{kept.name} makes its first job at {_at(kept.next_at[0])}"
 
-    tell(connect(ctx), crons.set_cron(cron_name, body), words, output)
+    tell(client, crons.set_cron(cron_name, body), words, output)
 
 
 @cron.command("ls")

@@ -9,7 +9,7 @@ import click
 from ares.edge.cli.connect import connect
 from ares.edge.cli.job_flags import asked, job_options, layers
 from ares.edge.cli.options import keys_option, read_seconds
-from ares.edge.cli.shipping import directory, ship, with_image
+from ares.edge.cli.shipping import directory, ship, with_image, with_python
 
 if TYPE_CHECKING:
     from ares.api.jobs import JobDetail
@@ -125,7 +125,7 @@ def _interactive(client: "Client", command: tuple[str, ...], flags: dict[str, An
         raise click.UsageError("an interactive job is a single one; leave out --array and --ranks")
     if (root := directory(said)) is not None:
         spec = msgspec.structs.replace(spec, project=ship(client, root, yes=flags["yes"]).sha256)
-    return with_image(client, spec)
+    return with_python(client, with_image(client, spec), said, active=True)
 
 
 def _started(client: "Client", spec: "JobSpec") -> str:

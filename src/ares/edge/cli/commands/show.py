@@ -129,6 +129,7 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("Directory", spec.workdir or ""),
         ("Project", spec.project or ""),
         ("Image", "" if spec.image is None else spec.image.ref),
+        ("Python", "" if spec.python is None else spec.python.path or f"built from {spec.python.file}"),
         # Names only: values are often secrets. `-o yaml` has them.
         ("Environment", ", ".join(spec.env)),
         ("Secrets", ", ".join(f"{ref.name} as {ref.env or ref.file}" for ref in spec.secrets)),

@@ -12,7 +12,7 @@ import click
 from ares.edge.cli.connect import connect, connect_briefly
 from ares.edge.cli.job_flags import asked, flow_file, job_options, layers
 from ares.edge.cli.render.output import output_option, print_objects
-from ares.edge.cli.shipping import directory, ship, with_image
+from ares.edge.cli.shipping import directory, ship, with_image, with_python
 
 if TYPE_CHECKING:
     from ares.edge.client.brief import BriefClient, Sender
@@ -72,6 +72,7 @@ def submit(
 
         spec = msgspec.structs.replace(spec, project=ship(client, root, yes=yes).sha256)
     spec = with_image(client, spec)
+    spec = with_python(client, spec, said, active=True)
     from ares.edge.client.calls import calls
 
     raw: Any = client.send(calls.submit(spec, flags["request_id"] or calls.new_request_id()).raw())

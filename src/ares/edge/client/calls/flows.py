@@ -9,6 +9,7 @@ from ares.api.flows import FlowBody, FlowCreated, FlowDetail, FlowRetryBody
 from ares.edge.client.ask import job_spec, spec_from
 from ares.edge.client.calls.calls import JSON, Call, Request, new_request_id, part
 from ares.edge.client.errors import InvalidSpec
+from ares.edge.client.project.environment import without_files
 from ares.edge.client.sending import AsyncSends, Sends
 from ares.model.job import JobSpec
 
@@ -51,14 +52,18 @@ def flow_jobs(jobs: Mapping[str, object], where: str = "the workflow") -> dict[s
                 f"job {name!r} of {where} is no job", fix="write its keys below its name, such as command"
             )
         try:
-            found[name] = spec_from(cast("Mapping[str, object]", asked))
+            keys = cast("Mapping[str, object]", asked)
+            found[name] = without_files(spec_from(keys), keys.get("python"))
         except InvalidSpec as error:
             raise InvalidSpec(f"job {name!r}: {error}", fix=error.fix) from None
     return found
 
 
 def _specs(jobs: FlowJobs) -> dict[str, JobSpec]:
-    return {name: job if isinstance(job, JobSpec) else job_spec(**job) for name, job in jobs.items()}
+    return {
+        name: job if isinstance(job, JobSpec) else without_files(job_spec(**job), job.get("python"))
+        for name, job in jobs.items()
+    }
 
 
 class AsyncFlowMethods(AsyncSends):

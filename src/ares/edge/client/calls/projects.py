@@ -11,11 +11,13 @@ from ares.edge.client.ask import of_the_machine
 from ares.edge.client.errors import InvalidSpec
 from ares.edge.client.project.aside import AsyncWorkAside, WorkAside
 from ares.edge.client.project.digests import OnBytes
+from ares.edge.client.project.environment import PythonFiles, active_environment, of_the_api, python_of
+from ares.edge.client.project.environment import Wish as PythonWish
 from ares.edge.client.project.image import known_manifest, packed_image, remember_manifest
 from ares.edge.client.project.pack import Ask, Packed, default_directory, directory_of
-from ares.edge.client.project.ship import Directory, Shipped, ShipProgress, offer, packed_of
+from ares.edge.client.project.ship import Directory, Shipped, ShipProgress, offer, packed_files, packed_of
 from ares.edge.client.sending import AsyncSends, Sends
-from ares.model.job import Image, JobSpec
+from ares.model.job import Image, JobSpec, PythonEnvironment
 
 # An image is named one by one: nothing in it is there by mistake.
 _ANY = 1 << 60
@@ -34,6 +36,14 @@ def wished(spec: JobSpec | None, ask: dict[str, Any]) -> Directory | None:
     if why:
         warnings.warn(f"nothing is shipped with the job: {why}; say workdir=", stacklevel=4)
     return folder
+
+
+def python_wished(given: JobSpec | None, spec: JobSpec, ask: dict[str, Any]) -> PythonEnvironment | PythonFiles | None:
+    """The environment that a job is to have. A spec is complete as it is."""
+    wish = ask.get("python")
+    if given is not None or of_the_api(wish):
+        return spec.python
+    return python_of(wish, active_environment(of_this_python=True) if spec.image is None else None)
 
 
 def _told(shipped: Shipped, spec: JobSpec) -> JobSpec:
@@ -82,6 +92,17 @@ class AsyncProjectMethods(AsyncSends):
         packed = await AsyncWorkAside.run(partial(packed_of, directory, limit, ask, on_read))
         return await self._sent(packed, on_sent)
 
+    async def ship_python(self, python: PythonWish) -> PythonEnvironment:
+        """Ships what an environment is built from, once for many jobs: their `python`."""
+        found = python_of(python)
+        if not isinstance(found, PythonFiles):
+            raise InvalidSpec(f"python: {python} is no file to build from", fix="name it as the job's python")
+        return await self._ship_python(found)
+
+    async def _ship_python(self, files: PythonFiles) -> PythonEnvironment:
+        packed = await AsyncWorkAside.run(partial(packed_files, files, None, _nothing))
+        return PythonEnvironment(project=(await self._sent(packed, _nothing)).sha256, file=files.file)
+
     async def _sent(self, packed: Packed, on_sent: OnBytes = _nothing) -> Shipped:
         answer = await self.send(offer(packed.manifest))
         progress = ShipProgress(packed, answer.missing, on_sent)
@@ -100,13 +121,14 @@ class AsyncProjectMethods(AsyncSends):
             raise
 
     async def _with_files(self, given: JobSpec | None, spec: JobSpec, ask: dict[str, Any]) -> JobSpec:
-        """The job with the project that it is to start with."""
+        """The job with the project that it is to start with, and its Python environment."""
         wish = directory_of(wished(given, ask))
         if wish is not None:
             spec = _told(await self.ship(wish), spec)
         if (image := image_to_ship(spec)) is not None:
             spec = replace(spec, image=Image(ref=image.ref, project=(await self.ship_image(image.ref)).sha256))
-        return spec
+        found = python_wished(given, spec, ask)
+        return replace(spec, python=await self._ship_python(found) if isinstance(found, PythonFiles) else found)
 
     async def ship_image(self, ref: str) -> Shipped:
         """Ships an image of this machine for jobs to run in: "oci-archive:FILE", "docker-archive:FILE" or
@@ -137,6 +159,17 @@ class ProjectMethods(Sends):
         packed = WorkAside.run(partial(packed_of, directory, limit, ask, on_read))
         return self._sent(packed, on_sent)
 
+    def ship_python(self, python: PythonWish) -> PythonEnvironment:
+        """Ships what an environment is built from, once for many jobs: their `python`."""
+        found = python_of(python)
+        if not isinstance(found, PythonFiles):
+            raise InvalidSpec(f"python: {python} is no file to build from", fix="name it as the job's python")
+        return self._ship_python(found)
+
+    def _ship_python(self, files: PythonFiles) -> PythonEnvironment:
+        packed = WorkAside.run(partial(packed_files, files, None, _nothing))
+        return PythonEnvironment(project=(self._sent(packed, _nothing)).sha256, file=files.file)
+
     def _sent(self, packed: Packed, on_sent: OnBytes = _nothing) -> Shipped:
         answer = self.send(offer(packed.manifest))
         progress = ShipProgress(packed, answer.missing, on_sent)
@@ -155,13 +188,14 @@ class ProjectMethods(Sends):
             raise
 
     def _with_files(self, given: JobSpec | None, spec: JobSpec, ask: dict[str, Any]) -> JobSpec:
-        """The job with the project that it is to start with."""
+        """The job with the project that it is to start with, and its Python environment."""
         wish = directory_of(wished(given, ask))
         if wish is not None:
             spec = _told(self.ship(wish), spec)
         if (image := image_to_ship(spec)) is not None:
             spec = replace(spec, image=Image(ref=image.ref, project=(self.ship_image(image.ref)).sha256))
-        return spec
+        found = python_wished(given, spec, ask)
+        return replace(spec, python=self._ship_python(found) if isinstance(found, PythonFiles) else found)
 
     def ship_image(self, ref: str) -> Shipped:
         """Ships an image of this machine for jobs to run in: "oci-archive:FILE", "docker-archive:FILE" or

@@ -4,8 +4,9 @@ import os
 import re
 import stat
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from ares.api.projects import ENTRIES_MAX, FileKind
@@ -87,6 +88,25 @@ def scan(root: Path) -> Scanned:
             f"{error.filename or root} cannot be read: {error.strerror}",
             fix="make it readable, or leave it out by a line in .aresignore",
         ) from error
+    found.entries.sort(key=lambda entry: entry.path)
+    return found
+
+
+def chosen(root: Path, paths: Iterable[str]) -> Scanned:
+    """These files below the root, with their directories. Permissions are left aside: the digest is that of names and
+    bytes. Raises InvalidSpec."""
+    found = Scanned(str(root))
+    folders = {str(above) for path in paths for above in PurePosixPath(path).parents} - {"."}
+    found.entries += [FoundEntry(folder, "dir", 0o755) for folder in folders]
+    for path in paths:
+        try:
+            seen = os.stat(root / path)
+        except OSError as error:
+            raise InvalidSpec(f"{path} cannot be read: {error.strerror}", fix="make it readable") from error
+        if flaw := path_flaw(path):
+            raise InvalidSpec(f"{printable(path)} cannot be shipped: {flaw}", fix="give it another name")
+        stamp = (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino)
+        found.entries.append(FoundEntry(path, "file", 0o644, seen.st_size, "", stamp))
     found.entries.sort(key=lambda entry: entry.path)
     return found
 

@@ -9,8 +9,10 @@ from ares.edge.client.brief import Sender
 from ares.edge.client.calls.calls import JSON, Call, Request
 from ares.edge.client.errors import InvalidSpec
 from ares.edge.client.project.aside import WorkAside
-from ares.edge.client.project.digests import OnBytes
-from ares.edge.client.project.pack import LIMIT_BYTES, Ask, Packed, directory_of, pack
+from ares.edge.client.project.digests import DigestMemory, OnBytes
+from ares.edge.client.project.environment import PythonFiles
+from ares.edge.client.project.pack import LIMIT_BYTES, Ask, Packed, directory_of, pack, packed
+from ares.edge.client.project.scan import chosen
 from ares.edge.client.units import memory_mib
 
 _BYTES = (("content-type", "application/octet-stream"),)
@@ -45,6 +47,10 @@ def packed_of(directory: Directory, limit: str | int | None, ask: Ask | None, on
         raise InvalidSpec("there is nothing to ship", fix="name a directory")
     most = LIMIT_BYTES if limit is None else limit if isinstance(limit, int) else memory_mib(limit) << 20
     return pack(root, limit=most, ask=ask, on_bytes=on_read)
+
+
+def packed_files(files: PythonFiles, ask: Ask | None, on_read: OnBytes) -> Packed:
+    return packed(chosen(files.root, files.paths), DigestMemory(str(files.root)), LIMIT_BYTES, ask, on_read)
 
 
 class ShipProgress:
