@@ -28,7 +28,8 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Callable[[mounts.MountRoom], list[s
 
 
 def _settled(folder: Path, seconds_ago: float = 60.0) -> None:
-    os.utime(folder, (time.time() - seconds_ago,) * 2)
+    then = time.time() - seconds_ago
+    os.utime(folder, (then, then))
 
 
 def test_files_are_looked_at_when_their_directory_changed(
