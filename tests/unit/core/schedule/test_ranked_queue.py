@@ -50,8 +50,11 @@ def _order(made: Cluster) -> list[str]:
 
 
 def _by_exact_ranks(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    def none(_: WaitingQueue) -> None:
+        """The way through all classes."""
+
     with monkeypatch.context() as patched:
-        patched.setattr(WaitingQueue, "heads", lambda _: None)
+        patched.setattr(WaitingQueue, "heads", none)
         return _order(made)
 
 
@@ -119,7 +122,7 @@ class _Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ranks = self.rows = 0
-        key, passes = RankedQueue._key, Evaluations.passes
+        key, passes = RankedQueue._key, Evaluations.passes  # pyright: ignore[reportPrivateUsage]
 
         def counted_key(queue: RankedQueue, turn: object) -> object:
             self.ranks += 1
