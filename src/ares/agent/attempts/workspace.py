@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from ares.model.job import projects_of
 from ares.model.link import AttemptRef, Start
 
 _SPARE_MAX = 256
@@ -132,7 +133,7 @@ class Workspace:
 def written_in(start: Start) -> bool:
     """Whether the agent itself writes in the attempt's directory before it starts."""
     spec = start.spec
-    return bool(spec.project or spec.image or start.secrets or spec.children)
+    return bool(projects_of(spec) or spec.image or start.secrets or spec.children)
 
 
 def used_bytes(folder: Folder) -> int:

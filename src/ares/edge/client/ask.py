@@ -98,8 +98,7 @@ class JobFields(TypedDict, total=False):
     workdir: str | PathLike[str]
     # A directory of the machine the job runs on.
     chdir: str
-    # requirements.txt, pyproject.toml or uv.lock to build an environment from, the directory of one that nodes have, or
-    # "none". Unless it is given, the active environment is used where a node has it.
+    # A file to build an environment from, the directory of one that nodes have, "none"; otherwise the active one.
     python: str | PathLike[str] | PythonEnvironment | Mapping[str, Any]
     # A project that was shipped before: the digest of its manifest.
     project: str
@@ -209,7 +208,6 @@ _SHORT: Mapping[str, Callable[[Any], object]] = {
 # A directory of the caller's, whose files become the specification's `project`; or, as text from / on, one of
 # the machine, as in the specification.
 WORKDIR = "workdir"
-# As text, likewise the caller's: what becomes of it is known when its files are shipped.
 PYTHON = "python"
 # Resources instead of those asked for first. Read last: what they do not say is as in the job.
 OR = "or"
@@ -263,8 +261,8 @@ def expand(asked: Mapping[str, object]) -> RawSpec:
     """Puts the friendlier keys where the API has them. Unknown keys, and one value given twice, are refused."""
     friendly = (*FRIENDLY, *GATHERED, OR)
     _refuse_unknown("", asked, (*_names(JobSpec), *friendly))
-    callers = {PYTHON} if isinstance(asked.get(PYTHON), str | PathLike) else set[str]()
-    raw: RawSpec = {key: _plain(key, value) for key, value in asked.items() if key not in (*friendly, *callers)}
+    others = (*friendly, PYTHON) if isinstance(asked.get(PYTHON), str | PathLike) else friendly
+    raw: RawSpec = {key: _plain(key, value) for key, value in asked.items() if key not in others}
     if WORKDIR in raw and not of_the_machine(raw[WORKDIR]):
         del raw[WORKDIR]
     raw |= {OR: asked[OR]} if OR in asked else {}
