@@ -173,10 +173,11 @@ class Environments:
                 said = await in_thread(lambda: _last_lines(attempt.folder.log, began))
                 raise StagingFailed(_failure(wish.file, finished, launch.memory_mib, said))
             size = await in_thread(lambda: self._shelf.seal(folder))
-        except OSError as error:
-            raise StagingFailed(f"its Python environment cannot be kept here: {error.strerror or error}") from None
-        except BaseException:
+        except BaseException as failed:
             await in_thread(lambda: self._shelf.drop(folder))
+            if isinstance(failed, OSError):
+                why = failed.strerror or failed
+                raise StagingFailed(f"its Python environment cannot be kept here: {why}") from None
             raise
         if size > self._settings.environment_bytes_max:
             raise StagingFailed(
