@@ -143,17 +143,17 @@ def test_job_that_kills_everything_it_can(shared: Platform) -> None:
 
 
 def test_job_that_looks_for_the_agents_credential_from_a_sandbox(shared: Platform) -> None:
-    """N28: of the agent's directory there is only the way to its own, and `ares.job` for Python. N47: and no network
-    but a loopback."""
+    """N28: of the agent's directory there is only the way to its own, its tenant's cache, and `ares.job` for Python.
+    N47: and no network but a loopback."""
     shown = shared.cli("node", "show", "node-a").out
     if "Isolation:     sandbox\n" not in shown:
         pytest.skip(needs.SANDBOX)
     assert "Kept apart by: pid-namespace, " in shown
     agent = shared.directory / "nodes" / "agents" / "node-a"
-    script = f"ls {agent}; cat /proc/net/dev | wc -l; grep Seccomp: /proc/self/status"
+    script = f"ls {agent}; ls {agent}/cache/*; cat /proc/net/dev | wc -l; grep Seccomp: /proc/self/status"
     ran = shared.cli("submit", "--isolation", "sandbox", "--network", "none", "--follow", "--", "sh", "-c", script)
     # Two lines of header, and the loopback.
-    assert (ran.code, ran.out.split()) == (0, ["attempts", "python", "3", "Seccomp:", "2"]), ran
+    assert (ran.code, ran.out.split()) == (0, ["attempts", "cache", "python", "own", "3", "Seccomp:", "2"]), ran
     assert {"attempts", "executor"} <= {path.name for path in agent.iterdir()}
 
 
@@ -169,8 +169,8 @@ def test_job_that_looks_for_keys_without_asking_for_a_sandbox(shared: Platform) 
     output = b"".join(shared.client().logs(detail)).decode()
     assert "token" not in output
     assert "read\n" not in output
-    *there, uid = output.splitlines()[-3:]
-    assert there == ["attempts", "python"]
+    *there, uid = output.splitlines()[-4:]
+    assert there == ["attempts", "cache", "python"]
     assert (uid == "0") == (os.geteuid() == 0 and "uid-per-tenant" not in node.info.sandbox)
 
 

@@ -132,7 +132,7 @@ async def test_templates_are_text(world: World, text: str) -> None:
     "field",
     [
         "hostPath", "hostNetwork", "privileged", "uid", "user", "securityContext", "devices", "volumes", "mounts",
-        "capabilities", "podSpecPatch", "patch", "override", "template", "image", "nodeName", "tenant", "submittedBy",
+        "capabilities", "podSpecPatch", "patch", "override", "template", "nodeName", "tenant", "submittedBy",
         "fence", "phase", "state", "__proto__", "constructor",
     ],
 )  # fmt: skip
@@ -145,6 +145,8 @@ async def test_no_field_is_smuggled_in(world: World, field: str) -> None:
         {"spec": {**JOB, "resources": {"gpus": 0, f"x-{field}": value}}},
         {"spec": {**JOB, "retry": {"limit": 1, field: value}}},
         {"spec": {**JOB, "gang": {"ranks": 2, field: value}}},
+        {"spec": {**JOB, "image": {"ref": "python:3.12", field: value}}},
+        {"spec": {**JOB, "python": {"path": "/opt/env", field: value}}},
     )
     async with world.client("submitter") as client:
         for body in smuggled:

@@ -167,6 +167,9 @@ class Held:
         await gate.wait()
         return await self._inner.submit(who, requests, **how)
 
+    def sized(self, spec: Any) -> Any:
+        return self._inner.sized(spec)
+
     async def until(self, count: int) -> None:
         async with self.moved, asyncio.timeout(ANSWER_S):
             await self.moved.wait_for(lambda: len(self.came) >= count)

@@ -148,7 +148,7 @@ async def test_a_batch_has_an_outcome_for_each_job(world: World) -> None:
         assert (body["created"], body["replayed"], body["rejected"]) == (2, 1, 5)
         codes = [None if r["error"] is None else r["error"]["code"] for r in body["results"]]
         conflict, mismatch = "request-conflict", "tenant-mismatch"
-        assert codes == [None, None, "invalid", "unknown-field", conflict, mismatch, None, "invalid"]
+        assert codes == [None, None, "command-empty", "unknown-field", conflict, mismatch, None, "invalid"]
         assert body["results"][2]["error"]["path"] == "$.jobs[2].spec.command"
         assert body["results"][6]["tasks"] == 5
 

@@ -30,7 +30,7 @@ BAD_BODIES: list[tuple[bytes, int, str, str]] = [
     (b"{}", 422, "invalid", "$"),
     (b'{"spec":{}}', 422, "invalid", "$.spec"),
     (b'{"spec":{"command":"echo hi"}}', 422, "invalid", "$.spec.command"),
-    (b'{"spec":{"command":[]}}', 422, "invalid", "$.spec.command"),
+    (b'{"spec":{"command":[]}}', 422, "command-empty", "$.spec.command"),
     (b'{"spec":{"command":["x",1]}}', 422, "invalid", "$.spec.command[1]"),
     (b'{"spec":{"command":["x\\u0000"]}}', 422, "invalid", "$.spec.command[0]"),
     (b'{"spec":{"command":["x"],"hostNetwork":true}}', 422, "unknown-field", "$.spec"),

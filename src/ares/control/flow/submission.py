@@ -377,7 +377,7 @@ def _ids(header: FlowRecord, request: FlowRequest) -> dict[str, str]:
 
 
 def _of_job(name: str, no: Refusal) -> Refusal:
-    path = f"$.jobs.{name}{no.path.removeprefix('$')}"
+    path = f"$.jobs.{name}{no.path.removeprefix('$').removeprefix('.spec')}"
     return replace(no, message=f"job {name!r}: {no.message}", path=path)
 
 

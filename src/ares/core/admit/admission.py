@@ -68,7 +68,8 @@ def _encodable(spec: JobSpec) -> Refusal | None:
 
 def _command(spec: JobSpec) -> Refusal | None:
     if (spec.image is None and not spec.command) or (spec.command and not spec.command[0].strip()):
-        return Refusal(code="command-empty", message="the command is empty", fix="name a program to run")
+        message, path = "the command is empty", "$.spec.command"
+        return Refusal(code="command-empty", message=message, fix="name a program to run", path=path)
     size = _size(spec.command)
     if size <= ARGV_BYTES_MAX:
         return None

@@ -48,7 +48,6 @@ def with_python(client: "Sender", spec: "JobSpec", layers: Sequence[Mapping[str,
     from msgspec.structs import replace
 
     from ares.edge.client.project import environment
-    from ares.edge.client.project import ship as shipping
     from ares.model.job import PythonEnvironment
 
     wish = next((layer["python"] for layer in reversed(layers) if layer.get("python") is not None), None)
@@ -58,6 +57,8 @@ def with_python(client: "Sender", spec: "JobSpec", layers: Sequence[Mapping[str,
         wish, environment.active_environment(of_this_python=False) if active and spec.image is None else None
     )
     if isinstance(found, environment.PythonFiles):
+        from ares.edge.client.project import ship as shipping
+
         shipped = shipping.ship(client, shipping.packed_files(found, _ask, _nothing), _nothing)
         return replace(spec, python=PythonEnvironment(project=shipped.sha256, file=found.file))
     if found is not None and not found.required:

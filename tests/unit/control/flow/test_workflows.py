@@ -177,7 +177,7 @@ async def test_what_was_taken_in_part_has_its_room_already() -> None:
 async def test_a_project_that_is_not_here_refuses_the_workflow() -> None:
     async with World() as world:
         no = await _refused(world, _flow(a=spec(), b=spec(project="ab" * 32)))
-        assert (no.code, no.path) == ("project-unknown", "$.jobs.b.spec")
+        assert (no.code, no.path) == ("project-unknown", "$.jobs.b")
         assert no.message.startswith("job 'b': ")
 
 

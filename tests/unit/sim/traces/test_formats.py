@@ -163,7 +163,7 @@ def test_history_comes_back_as_a_trace(tmp_path: Path) -> None:
     [
         ('{"spec": {"command": ["x"]}', "not a line of a history"),
         ('{"state": {"id": "1", "tenant": "t", "name": "n"}}', "neither spec and state of a job nor a node"),
-        ('{"spec": {"command": []}, "state": {"id": "1", "tenant": "t", "name": "n"}}', "not a line of a history"),
+        ('{"spec": {"command": 5}, "state": {"id": "1", "tenant": "t", "name": "n"}}', "not a line of a history"),
     ],
 )
 def test_lines_that_are_no_history(tmp_path: Path, line: str, what: str) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 from litestar.types import ASGIApp
+from msgspec.structs import replace
 
 from ares.api.jobs import JobWarning, SubmitBody
 from ares.control.state.pacing import WORKED_ON, breathe
@@ -75,7 +76,7 @@ async def submit_batch(call: RequestCall[NoQuery, None]) -> ASGIApp:
         if place % WORKED_ON == WORKED_ON - 1:
             await breathe()
         refused = isinstance(draft, Problem)
-        results.append(_outcome(draft) if refused else _outcome(next(outcomes), next(warnings)))
+        results.append(_outcome(draft, place) if refused else _outcome(next(outcomes), place, next(warnings)))
     replayed = sum(result.replayed for result in results)
     rejected = sum(result.error is not None for result in results)
     created = len(results) - replayed - rejected
@@ -125,13 +126,14 @@ async def _drafts(call: RequestCall[NoQuery, None], jobs: Sequence[bytes]) -> li
             body, plain = _job.decode(raw)
             drafts.append(request_of(call.who, body, plain, trace))
         except Problem as problem:
-            drafts.append(_at(problem, place))
+            path = _at(problem.path, place)
+            drafts.append(Problem(problem.code, detail=problem.detail, fix=problem.fix, path=path))
     return drafts
 
 
-def _at(problem: Problem, place: int) -> Problem:
-    path = f"$.jobs[{place}]{problem.path.removeprefix('$')}"
-    return Problem(problem.code, detail=problem.detail, fix=problem.fix, path=path)
+def _at(path: str, place: int) -> str:
+    """What is wrong in a job, as seen from its batch."""
+    return f"$.jobs[{place}]{path.removeprefix('$')}"
 
 
 def request_of(
@@ -183,14 +185,17 @@ def request_id(text: str | None) -> str | None:
         raise Problem("invalid", detail=str(error), path="header.Idempotency-Key") from None
 
 
-def _outcome(outcome: AcceptedJob | Refusal | Problem, warnings: tuple[JobWarning, ...] = ()) -> BatchOutcome:
+def _outcome(
+    outcome: AcceptedJob | Refusal | Problem, place: int, warnings: tuple[JobWarning, ...] = ()
+) -> BatchOutcome:
     if isinstance(outcome, AcceptedJob):
         return BatchOutcome(
             id=outcome.job, replayed=outcome.replayed, tasks=outcome.tasks, warnings=(*warnings, *_told(outcome)),
             deadline=outcome.deadline,
         )  # fmt: skip
-    problem = problem_of(outcome) if isinstance(outcome, Refusal) else outcome
-    return BatchOutcome(error=ProblemDocument(**problem.document()))
+    if isinstance(outcome, Refusal):
+        outcome = problem_of(replace(outcome, path=_at(outcome.path, place)) if outcome.path else outcome)
+    return BatchOutcome(error=ProblemDocument(**outcome.document()))
 
 
 def _links(job: str) -> dict[str, str]:
