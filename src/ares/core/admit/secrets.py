@@ -1,5 +1,6 @@
 """Whether the secrets a job declares can be given to it."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 from ares.core.refusal import Refusal
@@ -9,6 +10,8 @@ from ares.model.secret import SECRETS_BYTES_MAX, SecretRecord
 
 def declared(spec: JobSpec) -> Refusal | None:
     """What is wrong with how the job declares its secrets, whatever their values."""
+    if not spec.secrets:
+        return None
     for ref in spec.secrets:
         if (ref.env is None) == (ref.file is None):
             message = f"secret {ref.name}: it is to be given either as env or as file"
@@ -17,7 +20,8 @@ def declared(spec: JobSpec) -> Refusal | None:
         ("environment variable", [*spec.env, *(ref.env for ref in spec.secrets if ref.env is not None)]),
         ("file", [ref.file for ref in spec.secrets if ref.file is not None]),
     ):
-        twice = next((name for name in names if names.count(name) > 1), None)
+        # In one pass: a job may have ten thousands of variables.
+        twice = next((name for name, times in Counter(names).items() if times > 1), None)
         if twice is not None:
             message = f"the {what} {twice} is set twice, at least once from a secret"
             return Refusal(code="secret-twice", message=message, fix="give each its own name")
@@ -26,6 +30,8 @@ def declared(spec: JobSpec) -> Refusal | None:
 
 def unavailable(tenant: str, spec: JobSpec, known: Mapping[str, SecretRecord]) -> Refusal | None:
     """What is wrong with the job's secrets as they are now; `known` are all secrets, by "tenant/name"."""
+    if not spec.secrets:
+        return None
     sizes = dict[str, int]()
     for ref in spec.secrets:
         record = known.get(f"{tenant}/{ref.name}")

@@ -19,6 +19,7 @@ from ares.model.job import (
     TopologyWish,
     Warn,
 )
+from ares.model.secret import SecretRef
 from ares.model.state import RequestRecord
 
 ONE_GPU = Resources(gpus=1)
@@ -172,3 +173,26 @@ def test_a_deadline_lies_ahead(deadline: float | None, late: str) -> None:
     verdict = too_late(JobSpec(command=("true",), deadline_at=deadline), now=100.0)
     assert (verdict is not None) == bool(late)
     assert verdict is None or (verdict.code, verdict.message) == ("deadline-passed", f"the deadline passed {late} ago")
+
+
+class _Compared(str):
+    """Counts how often names are compared with each other."""
+
+    __slots__ = ()
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        _Compared.times += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("secrets", [(), (SecretRef(name="token", env="TOKEN"),)])
+def test_many_variables_are_looked_at_once_each(secrets: tuple[SecretRef, ...]) -> None:
+    """A job of 60 KB kept a server busy for more than a second, and a batch of them for minutes."""
+    names = 8_000
+    env = {_Compared(f"K{number}"): "" for number in range(names)}
+    _Compared.times = 0
+    assert isinstance(decide(JobSpec(command=("true",), env=env, secrets=secrets)), Admission)
+    assert _Compared.times < 20 * names
