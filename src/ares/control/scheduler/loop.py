@@ -77,6 +77,8 @@ class SchedulerLoop:
         self._linger_s = linger_s
         self._unpaid = unpaid
         self._bound_at = -linger_s
+        # How many jobs the last bindings were of.
+        self._wave = 0
         self._evicted_at = float("-inf")
         self._look_s = _IDLE_LOOK_S
         self._rested_at = float("-inf")
@@ -102,7 +104,7 @@ class SchedulerLoop:
 
     async def _wait(self) -> None:
         await happens(self._planner.changed, self._clock, self._look_s)
-        if self._clock.monotonic() - self._bound_at < self._linger_s:
+        if self._wave > 1 and self._clock.monotonic() - self._bound_at < self._linger_s:
             await self._linger()
         if (rest_s := self._rested_at - self._clock.monotonic()) > 0:
             await happens(self._planner.roomier, self._clock, rest_s)
@@ -110,7 +112,8 @@ class SchedulerLoop:
         self._planner.roomier.clear()
 
     async def _linger(self) -> None:
-        """Under load a cycle waits while changes keep coming; after a pause it never does."""
+        """Under load a cycle waits while changes keep coming; after a pause, or where jobs come one by one, it never
+        does: a job that waits for another is not to wait for a third."""
         until = self._clock.monotonic() + self._linger_s
         first, seen = self._planner.news, -1
         while seen != self._planner.news < first + _LINGER_ENOUGH and self._clock.monotonic() < until:
@@ -151,7 +154,7 @@ class SchedulerLoop:
         # Before anything is awaited since the plan was verified: it is not for a job that is updated from now on.
         updates = self._updates_of(plan)
         if plan.placed:
-            self._bound_at = self._clock.monotonic()
+            self._bound_at, self._wave = self._clock.monotonic(), len(plan.placed)
             settled = await self._bind(plan, updates, guard) and settled
         elif not settled:
             # No part of the plan held: the planner is behind until it has the changes.

@@ -47,10 +47,15 @@ def numbered_id(base: str, number: int) -> str:
     """The id of the job with this number in a workflow: the same whenever it is asked for, and unlike its neighbours'.
 
     An odd factor gives every number its own id."""
-    random, time = base[: keys.ID_RANDOM_CHARS], base[keys.ID_RANDOM_CHARS :]
-    value = sum(_ALPHABET.index(char) << (5 * place) for place, char in enumerate(random))
-    mixed = (value + (number + 1) * _ODD) & ((1 << (5 * keys.ID_RANDOM_CHARS)) - 1)
-    return "".join(_ALPHABET[(mixed >> (5 * place)) & 31] for place in range(keys.ID_RANDOM_CHARS)) + time
+    chars = keys.ID_RANDOM_CHARS
+    mixed = (_value(base[:chars]) + (number + 1) * _ODD) & ((1 << (5 * chars)) - 1)
+    return "".join([_PAIRS[(mixed >> shift) & 1023] for shift in range(0, 5 * chars, 10)])[:chars] + base[chars:]
+
+
+@lru_cache(maxsize=1)
+def _value(random: str) -> int:
+    """Jobs of one workflow share it."""
+    return sum(_ALPHABET.index(char) << (5 * place) for place, char in enumerate(random))
 
 
 def base64url(data: bytes) -> str:
