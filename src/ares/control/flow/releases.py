@@ -4,20 +4,23 @@ What is decided by is final in the records: a job that has ended stays so. The d
 from WAITING, and so takes effect once, whichever replica writes it, and however often it is found again. Nothing is
 only in this memory: a new leader goes through all waiting jobs when it begins.
 
-Timers are monotonic. A new leader starts every timeout anew: late is safe, early is not.
+Timers are monotonic. A new leader starts every timeout anew: late is safe, early is not. A timeout is the one decision
+that the records do not make final: its transaction compares the jobs that it found open.
 """
 
 import asyncio
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import structlog
 
-from ares.control.execution.transitions import JobChange, Transitions
+from ares.control.execution.transitions import GuardFailed, JobChange, Transitions
 from ares.control.flow.flow_index import FlowIndex
 from ares.control.flow.standings import ParentStandings
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import Delta, View
+from ares.core import keys
 from ares.core.lifecycle.inputs import BeginDue, Input, NeedsMet, NeedsUnmet
 from ares.core.lifecycle.waiting import needy
 from ares.core.needs.verdict import NeedsVerdict, all_parents, judge
@@ -25,11 +28,13 @@ from ares.core.text import span
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, JobState
 from ares.ports.clock import Clock, happens
-from ares.ports.store import StoreError
+from ares.ports.store import Compare, StoreError
 
 log = structlog.get_logger()
 
 _STORE_PAUSE_S = 0.5
+# Of the jobs that a timeout found open so many are compared: a transaction has room for as many again.
+_GUARDS_MAX = 30
 # The wall clock may be set: a time to begin is looked at again at least so often.
 _LOOK_EVERY_S = 30.0
 # Stand in for parents: no job's id begins so.
@@ -206,28 +211,32 @@ class Releases:
                 await breathe()
             self._changed.pop(job, None)
             entry = self._view.entries.get(job)
-            what = None if entry is None else self._due(entry.state)
-            if entry is not None and what is not None:
-                changes.append(JobChange(job, entry.state.tenant, (what,)))
+            change = None if entry is None else self._due(entry.state)
+            if change is not None:
+                changes.append(change)
         if not changes:
             return
         try:
-            await self._transitions.apply(changes)
+            for change, outcome in zip(changes, await self._transitions.apply(changes), strict=True):
+                if isinstance(outcome, GuardFailed) and change.job in self._parents:
+                    # A job that it waits for has changed: looked at again when the view has that.
+                    self._arm(self._clock.monotonic() + _STORE_PAUSE_S, change.job)
         except StoreError as error:
             log.warning("release.delayed", count=len(changes), error=str(error))
             await self._clock.sleep(_STORE_PAUSE_S)
             self._changed.update((change.job, None) for change in changes if change.job in self._parents)
 
-    def _due(self, state: JobState) -> Input | None:
+    def _due(self, state: JobState) -> JobChange | None:
         """What is to happen to the waiting job now."""
         spec = self._view.spec(state)
         if state.phase != "WAITING" or spec is None:
             return None
         if not needy(spec, state):
-            return self._time(state, spec)
+            return _change(state, self._time(state, spec))
         flow = None if state.flow is None else self._view.kept.flows.get(state.flow)
         if flow is not None and flow.abandoned:
-            return NeedsUnmet(reason="its workflow was not accepted: the submission broke off", then="skip")
+            broken_off = "its workflow was not accepted: the submission broke off"
+            return _change(state, NeedsUnmet(reason=broken_off, then="skip"))
         if state.flow is not None and (flow is None or not flow.whole):
             return None
         found = judge(spec, state.index, self._standings.of)
@@ -247,15 +256,25 @@ class Releases:
         """What it goes by besides jobs: that its workflow is whole, and for a last job that the others have ended."""
         return (_WHOLE + flow, _ENDED + flow) if state.is_finally else (_WHOLE + flow,)
 
-    def _needs(self, state: JobState, spec: JobSpec, found: NeedsVerdict) -> Input | None:
+    def _needs(self, state: JobState, spec: JobSpec, found: NeedsVerdict) -> JobChange | None:
         if found.verdict == "met":
-            return NeedsMet(reason=found.message)
+            return _change(state, NeedsMet(reason=found.message))
         if found.verdict == "impossible":
-            return NeedsUnmet(reason=found.message, then=spec.on_impossible)
+            return _change(state, NeedsUnmet(reason=found.message, then=spec.on_impossible))
         timeout, until = spec.needs_timeout, self._given_up.get(state.id)
         if timeout is None or until is None or self._clock.monotonic() < until:
             return None
-        return NeedsUnmet(reason=f"{found.message}, for {span(timeout.after_s)} by now", then=timeout.then)
+        given_up = NeedsUnmet(reason=f"{found.message}, for {span(timeout.after_s)} by now", then=timeout.then)
+        return _change(state, given_up, tuple(islice(self._open(state.tenant, found), _GUARDS_MAX)))
+
+    def _open(self, tenant: str, found: NeedsVerdict) -> Iterator[Compare]:
+        """The records of the jobs that it waits for still: while one of them is as it is, not all have happened."""
+        entries = self._view.entries
+        for parent in found.parents:
+            for job in self._view.by_array.get(parent, ()) if parent not in entries else (parent,):
+                entry = entries.get(job)
+                if entry is not None and entry.state.phase not in TERMINAL:
+                    yield Compare(keys.state(tenant, job), "mod_revision", entry.mod_revision)
 
     def _time(self, state: JobState, spec: JobSpec) -> Input | None:
         if state.held_by or spec.begin_at is None:
@@ -265,3 +284,7 @@ class Releases:
             return BeginDue()
         self._arm(self._clock.monotonic() + min(left_s, _LOOK_EVERY_S), state.id)
         return None
+
+
+def _change(state: JobState, what: Input | None, guards: tuple[Compare, ...] = ()) -> JobChange | None:
+    return None if what is None else JobChange(state.id, state.tenant, (what,), guards)

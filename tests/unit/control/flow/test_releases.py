@@ -9,7 +9,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from ares.adapters.store.memory import MemoryStore
-from ares.control.execution.transitions import JobChange, Transitions
+from ares.control.execution.transitions import JobChange, MissingJob, Outcome, Transitions
 from ares.control.flow.flow_index import FlowIndex
 from ares.control.flow.releases import Releases
 from ares.control.state.view import View
@@ -30,8 +30,9 @@ class _Decided:
     def __init__(self) -> None:
         self.last: dict[str, Input] = {}
 
-    async def apply(self, changes: Sequence[JobChange]) -> None:
+    async def apply(self, changes: Sequence[JobChange]) -> list[Outcome]:
         self.last.update((change.job, change.inputs[-1]) for change in changes)
+        return [MissingJob() for _ in changes]
 
 
 class _Scene:

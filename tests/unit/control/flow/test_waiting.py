@@ -210,6 +210,22 @@ async def test_needs_are_given_up_in_time_by_the_monotonic_clock() -> None:
         assert world.state(patient).phase == "PENDING"
 
 
+async def test_a_timeout_gives_nothing_up_that_has_happened_meanwhile() -> None:
+    """The leader has not heard of the parent's end when the time is over: the transaction compares the parent."""
+    async with World(replicas=2) as world:
+        parent = await world.submit(held=True)
+        needs, wait = (Need(job=parent, on="end"),), NeedsTimeout(after_s=3.0, then="skip")
+        child = await world.submit(needs=needs, needs_timeout=wait)
+        await world.settle()
+        assert world.leading() == [world.one]
+        world.one.wire.hold_watch()
+        await world.two.jobs.cancel(ALICE, parent)
+        await world.advance(4.0)
+        assert world.state(child).phase == "WAITING"
+        world.one.wire.release_watch()
+        await world.until(lambda: world.state(child).phase == "PENDING")
+
+
 async def test_unknown_forgotten_and_others_jobs_are_the_same_answer() -> None:
     async with World() as world:
         theirs = await world.submit(who=BOB)
