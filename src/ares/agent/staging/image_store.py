@@ -35,6 +35,7 @@ _DRAFT: Final = ".draft-"
 _LOOK_S: Final = 0.1
 # Each takes a core.
 _AT_ONCE: Final = 2
+_TURNS_KEPT: Final = 1000
 
 
 class ImageLimits(msgspec.Struct, frozen=True):
@@ -111,6 +112,8 @@ class ImageStore:
 
     def turn(self, tenant: str, digest: str) -> asyncio.Lock:
         """Attempts of one image that start together unpack it once."""
+        if len(self._turns) > _TURNS_KEPT:
+            self._turns = {key: turn for key, turn in self._turns.items() if turn.locked()}
         return self._turns.setdefault(str(self.folder(tenant, digest)), asyncio.Lock())
 
     async def find(self, tenant: str, digest: str, uid: int | None) -> UnpackedImage | None:

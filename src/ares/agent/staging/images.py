@@ -1,13 +1,15 @@
 """The image of an attempt: found, fetched and unpacked on this node, and how the attempt runs in it."""
 
+import asyncio
 import contextlib
 import os
 import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -28,6 +30,9 @@ _BLOBS: Final = "blobs/sha256/"
 _RESERVE_BYTES: Final = 256 << 20
 # An index may name an index, once.
 _NESTED_MAX: Final = 2
+_ASKED_MAX: Final = 4
+_TENANTS_KEPT: Final = 1000
+T = TypeVar("T")
 _ROOT_USER: Final = ImageUser("root", "/root")
 
 
@@ -62,6 +67,8 @@ class Images:
         self._registry = registry
         self._terms = terms
         self._machine = platform.machine()
+        # By tenant, who may ask registries now.
+        self._asking: dict[str, asyncio.Semaphore] = {}
 
     async def stage(self, start: Start, layer: str, uid: int | None, wanted: Wanted) -> StagedImage:
         """Raises StagingFailed, and NotWanted when the attempt is to end."""
@@ -108,10 +115,21 @@ class Images:
                 raise ImageFlaw(f"it came with the digest {layout.digest_of(first)}")
             return self._resolved(first, lambda wanted: registry.manifest(ref.host, ref.name, wanted.digest))
 
-        digest, manifest = await in_thread(resolve)
+        digest, manifest = await self._ask(start.ref.tenant, resolve)
         fetched = _Download(registry, ref, self._store.folder(start.ref.tenant, digest).parent, wanted)
         with contextlib.closing(fetched):
             return await self._unpacked(start, digest, manifest, layer, uid, wanted, fetched.files)
+
+    async def _ask(self, tenant: str, work: Callable[[], T]) -> T:
+        """A registry may be as slow as it likes: it takes a thread of its own, and so many of one tenant."""
+        if len(self._asking) > _TENANTS_KEPT:
+            self._asking = {key: turn for key, turn in self._asking.items() if turn.locked()}
+        async with self._asking.setdefault(tenant, asyncio.Semaphore(_ASKED_MAX)):
+            pool = ThreadPoolExecutor(1, "registry")
+            try:
+                return await in_thread(work, pool)
+            finally:
+                pool.shutdown(wait=False)
 
     def _resolved(self, raw: bytes, read: Callable[[Descriptor], bytes]) -> tuple[str, ImageManifest]:
         """The manifest for this machine, and its digest. Raises ImageFlaw."""
@@ -193,7 +211,7 @@ class Images:
                 layers.append(LayerFiles(files(blob), blob.digest, blob.size, diff_id))
             return config, layers
 
-        config, layers = await in_thread(fetch)
+        config, layers = await self._ask(tenant, fetch)
         return await self._store.add(tenant, digest, config, layers, uid, wanted)
 
 

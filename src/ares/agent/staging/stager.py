@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -169,9 +170,11 @@ def _requests(parts: dict[str, int]) -> Iterator[tuple[str, ...]]:
         yield tuple(some)
 
 
-async def in_thread(work: Callable[[], T]) -> T:
-    """Runs it in a thread. A task that is cancelled meanwhile waits for its end: it must not go on behind its back."""
-    running = asyncio.ensure_future(asyncio.to_thread(work))
+async def in_thread(work: Callable[[], T], pool: Executor | None = None) -> T:
+    """Runs it in a thread. A task that is cancelled meanwhile waits for its end: it must not go on behind its back.
+
+    `pool`: for work that waits for a server which a job has named. The usual threads are few and all tenants' own."""
+    running = asyncio.get_running_loop().run_in_executor(pool, work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

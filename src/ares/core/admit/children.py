@@ -51,6 +51,9 @@ def _beyond(parent: JobSpec, child: JobSpec) -> tuple[str, str] | None:
         return f"it is not in reservation {child.reservation}", "submit the parent with that reservation"
     if not set(projects_of(child)) <= set(projects_of(parent)):
         return "its files are those of another project", "leave the project out: the child starts with its parent's"
+    if parent.network == "none" and child.image not in (None, parent.image):
+        # The node asks the registry: whatever stands in the name would leave a job that is to have no network.
+        return "it has no network, and another image would be fetched by one", "leave the image out, or name its own"
     if not set(child.notify) <= set(parent.notify):
         return "it tells other channels than its parent", "declare the channels in the parent too"
     return None

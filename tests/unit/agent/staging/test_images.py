@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import tarfile
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from ares.agent.staging.image_store import ImageLimits, ImageStore, ImageTerms
 from ares.agent.staging.images import Images, StagedImage
-from ares.agent.staging.stager import StagingFailed
+from ares.agent.staging.stager import StagingFailed, in_thread
 from ares.agent.staging.unpack import NotWanted
 from ares.model.job import Image as ImageWish
 from ares.model.job import JobSpec
@@ -162,6 +163,37 @@ async def test_one_that_is_here_is_not_asked_for_again_by_its_digest(tmp_path: P
 async def test_tenants_share_nothing(tmp_path: Path) -> None:
     images = node(tmp_path, Image([[member("f", b"f")]]))
     assert (await staged(images)).root != (await staged(images, tenant="other")).root
+
+
+class SilentRegistry(OneRegistry):
+    """Answers nobody until it is let go."""
+
+    def __init__(self, image: Image) -> None:
+        super().__init__(image)
+        self.asked = 0
+        self.go = threading.Event()
+
+    def manifest(self, host: str, name: str, version: str) -> bytes:
+        self.asked += 1
+        self.go.wait(60)
+        return super().manifest(host, name, version)
+
+
+async def test_a_silent_registry_takes_no_thread_of_others(tmp_path: Path) -> None:
+    """Forty jobs of a tenant name it; the threads that all tenants share are free."""
+    registry = SilentRegistry(Image([[member("f", b"f")]]))
+    images = Images(ImageStore(tmp_path / "cache", ImageLimits()), None, registry, ImageTerms())
+    asking = [asyncio.create_task(staged(images)) for _ in range(40)]
+    other = asyncio.create_task(staged(images, tenant="other"))
+    try:
+        while registry.asked < 5:
+            await asyncio.sleep(0.01)
+        assert await in_thread(lambda: "free") == "free"
+        # Four of the one tenant, and the other's.
+        assert registry.asked == 5
+    finally:
+        registry.go.set()
+        await asyncio.gather(*asking, other)
 
 
 async def test_a_damaged_one_is_fetched_again(tmp_path: Path) -> None:

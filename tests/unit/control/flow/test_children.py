@@ -13,7 +13,7 @@ from ares.core import keys
 from ares.core.admit.children import adopted
 from ares.core.refusal import Refusal
 from ares.model.access import Principal, TokenRecord
-from ares.model.job import JobSpec
+from ares.model.job import Image, JobSpec
 from ares.model.link import AttemptRef, ChildAnswer, ChildCall
 from ares.model.secret import SecretRef
 from ares.ports.store import Put
@@ -144,6 +144,7 @@ PARENT = JobSpec(
         ({"reservation": "big"}, "reservation big"),
         ({"project": "cd" * 32}, "another project"),
         ({"notify": ("ops",)}, "other channels"),
+        ({"image": Image(ref="docker://elsewhere.test/what-it-knows")}, "no network"),
     ],
 )
 def test_what_the_parent_was_not_given_is_refused(asked: dict[str, Any], words: str) -> None:
