@@ -21,7 +21,7 @@ from ares.model.machine import Presented
 
 
 class SessionService(Protocol):
-    """What this edge needs of `services.sessions.SessionService`."""
+    """What this edge needs of `control.execution.sessions.Sessions`."""
 
     async def join(self, request: JoinRequest) -> JoinReply | Refusal: ...
 
@@ -29,31 +29,31 @@ class SessionService(Protocol):
 
 
 class StagingService(Protocol):
-    """What this edge needs of `services.staging.Staging`."""
+    """What this edge needs of `control.execution.staging.Staging`."""
 
     async def fetch(self, who: Principal, asked: FetchRequest) -> AsyncIterator[FetchPiece] | Refusal: ...
 
 
 class ChildService(Protocol):
-    """What this edge needs of `flow.children.Children`."""
+    """What this edge needs of `control.flow.children.Children`."""
 
     async def submit(self, node: Principal, call: ChildCall) -> ChildAnswer: ...
 
 
 class AsideService(Protocol):
-    """What this edge needs of `execution.job_sessions.JobSessions`."""
+    """What this edge needs of `control.execution.job_sessions.JobSessions`."""
 
     def serve(self, who: Principal, messages: AsyncIterator[SideMessage]) -> AsyncGenerator[SideCommand, None]: ...
 
 
 class TokenChecks(Protocol):
-    """What this edge needs of `services.tokens.TokenChecks`."""
+    """What this edge needs of `control.access.tokens.Tokens`."""
 
     async def authenticate(self, presented: str) -> Principal | Refusal: ...
 
 
 class MachineChecks(Protocol):
-    """What this edge needs of `services.authority.Authority`."""
+    """What this edge needs of `control.access.machines.MachineAuthority`."""
 
     def read(self, certificate: bytes) -> Presented | None: ...
 
