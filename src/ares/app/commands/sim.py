@@ -17,7 +17,7 @@ def sim() -> None:
 
     A seed decides everything that happens in its world: who crashes, freezes or is cut off, what the store
     loses, in which order everybody wakes. The same seed gives the same history, byte for byte. Independent
-    checkers judge each history by the predicates E1 to E18.
+    checkers judge each history by the predicates E1 to E26.
     """
 
 
