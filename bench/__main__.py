@@ -23,7 +23,9 @@ from bench import (
     neighbours,
     noops,
     pauses,
+    planners,
     replays,
+    replicas,
     scheduling,
     shipping,
     starvation,
@@ -53,6 +55,8 @@ TITLES = {
     "m": "a wide job among small ones",
     "n": "workflows",
     "o": "shipping a project",
+    "p": "several planners",
+    "q": "replicas that share the work",
     "r": "jobs in images",
     "budget": "CPU time of a job, a submission and a placement",
 }
@@ -65,6 +69,9 @@ def main() -> int:
     def noop_rows(scale: Scale, folder: Path) -> Coroutine[Any, Any, list[Row]]:
         return noops.rows(scale, folder, peers=not asked.no_peers)
 
+    def workflow_rows(scale: Scale, folder: Path) -> Coroutine[Any, Any, list[Row]]:
+        return workflows.rows(scale, folder, peers=not asked.no_peers)
+
     def budget_rows(scale: Scale, folder: Path) -> Coroutine[Any, Any, list[Row]]:
         return budget.rows(scale, folder, record=asked.record)
 
@@ -72,8 +79,10 @@ def main() -> int:
         "a": submissions.rows, "b": noop_rows, "c": latency.rows, "d": etcd.rows, "e": memory.rows,
         "f": scheduling.rows, "g": replays.rows, "h": losses.rows, "i": tenants.rows,
         "j": masking.rows, "k": neighbours.rows, "l": pauses.rows, "m": starvation.rows,
-        "n": workflows.rows,
+        "n": workflow_rows,
         "o": shipping.rows,
+        "p": planners.rows,
+        "q": replicas.rows,
         "r": images.rows,
         "budget": budget_rows,
     }  # fmt: skip

@@ -1,22 +1,32 @@
-"""(d) Submissions, no-op jobs and latency with the store of record on a real etcd."""
+"""(d) Submissions, no-op jobs and latency with the store of record on a real etcd; how three replicas share jobs."""
 
+import asyncio
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import psutil
 
 from ares.ports.store import TXN_OPS_MAX
 from bench import latency, machine, noops, work
+from bench.http import Connection
 from bench.peers.install import apt, find
 from bench.platform import platform
-from bench.processes import listening, running, wait_until
+from bench.processes import NotMeasured, listening, running, wait_until
 from bench.report import Row, judged, rate
 from bench.scale import Scale
 from bench.submissions import batch_rate, store_rate
+from tests import platform as replicated
 from tests.ports import free_ports
 
 BATCH_TARGET_PER_S = 1000.0
 START_S = 20.0
 NAME = "bench"
+REPLICAS = 3
+# Jobs of one request: requests go to the replicas in turn.
+SPREAD_BATCH = 50
+WARM_UP = 60
 
 
 @contextlib.contextmanager
@@ -41,6 +51,7 @@ async def rows(scale: Scale, folder: Path) -> list[Row]:
         *await _submissions(scale, _new(folder, "submissions")),
         *await _noops(scale, _new(folder, "noops")),
         *await _latency(scale, _new(folder, "latency")),
+        *await _replicas(scale, folder / "replicas"),
     ]
 
 
@@ -71,6 +82,68 @@ async def _noops(scale: Scale, folder: Path) -> list[Row]:
 async def _latency(scale: Scale, folder: Path) -> list[Row]:
     with etcd(folder) as url:
         return await latency.rows(scale, folder, "d", url, "etcd")
+
+
+async def _replicas(scale: Scale, folder: Path) -> list[Row]:
+    """Submissions by turns to three replicas, to which three agents spread by themselves."""
+    spawn = machine.spawning(scale.spawns)
+    with replicated.Platform(folder, "etcd", lend=False) as ares:
+        for number in range(REPLICAS):
+            ares.server(number)
+        for number in range(REPLICAS):
+            ares.agent(f"node-{number}", gpus=0)
+        lines = [await Connection.open(int(s.http.rpartition(":")[2]), ares.admin_token) for s in ares.servers.values()]
+        nodes = (await lines[0].json("GET", "/v1/nodes"))["nodes"]
+        spec = work.noop(max(1, nodes[0]["info"]["cpuMilli"] * REPLICAS // scale.granted))
+        await _spread(lines, spec, WARM_UP, WARM_UP, scale.timeout_s)
+        before = {number: _cpu_s(server.pid) for number, server in ares.servers.items()}
+        await _spread(lines, spec, scale.jobs, WARM_UP + scale.jobs, scale.timeout_s)
+        spent = {
+            number: (_cpu_s(server.pid) - before[number]) * 1000 / scale.jobs for number, server in ares.servers.items()
+        }
+        streams = [await _metric(line, "ares_agents_connected") for line in lines]
+        leader = ares.leader()
+        for line in lines:
+            await line.close()
+    return _shares(spent, leader, streams, spawn)
+
+
+def _shares(spent: Mapping[int, float], leader: int, streams: list[float], spawn: machine.Spawning) -> list[Row]:
+    others = [took for number, took in spent.items() if number != leader]
+    against = f"a bare spawn: {spawn.cpu_ms:.3f} ms"
+    agents = ", ".join(f"{count:.0f}" for count in streams)
+    note = f"of every job, wherever it was submitted; streams of agents by replica: {agents}; replica {leader} leads"
+    return [
+        Row("d", what, f"{took:.3f} ms", took, against, took / spawn.cpu_ms, note=note)
+        for what, took in (
+            ("CPU a job, three replicas, the leader with its planner", spent[leader]),
+            ("CPU a job, three replicas, the mean of the others", sum(others) / len(others)),
+        )
+    ]
+
+
+async def _spread(lines: list[Connection], spec: dict[str, object], count: int, total: int, timeout_s: float) -> None:
+    """Submits `count` jobs and waits until `total` have succeeded. Each replica counts the ends that it wrote."""
+    for turn, at in enumerate(range(0, count, SPREAD_BATCH)):
+        body = work.batch([spec] * min(SPREAD_BATCH, count - at), f"{total}-{at}")
+        await lines[turn % len(lines)].submit_batch(body)
+    deadline = time.monotonic() + timeout_s
+    while (done := sum([await _metric(line, 'ares_jobs_total{state="SUCCEEDED"}') for line in lines])) < total:
+        if time.monotonic() > deadline:
+            raise NotMeasured(f"{done:.0f} of {total} jobs were done after {timeout_s:g} s")
+        await asyncio.sleep(noops.POLL_S)
+
+
+async def _metric(line: Connection, name: str) -> float:
+    found = [text for text in (await line.text("/metrics")).splitlines() if text.startswith(f"{name} ")]
+    return float(found[0].split()[-1]) if found else 0.0
+
+
+def _cpu_s(pid: int) -> float:
+    """Of a replica and the planner it keeps."""
+    server = psutil.Process(pid)
+    times = [process.cpu_times() for process in (server, *server.children(recursive=True))]
+    return sum(spent.user + spent.system for spent in times)
 
 
 def _new(folder: Path, name: str) -> Path:

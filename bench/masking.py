@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ares.core.secrets.mask import Masker
+from ares.core.secrets import Masker
 from bench.report import Row
 from bench.scale import Scale
 

@@ -10,7 +10,6 @@ its processor time, its wall time and where it was seen.
 import asyncio
 import http.client
 import json
-import os
 import threading
 import time
 from collections.abc import Generator
@@ -30,7 +29,6 @@ from tests.chaos.storms.fleet import HOLD, Fleet
 from tests.platform import Platform, Server, eventually
 
 PAUSE_S = 0.2
-_ROOT = Path(__file__).parent.parent
 _WAIT_S = 600.0
 _EVERY_S = 0.01
 _BATCH = 250
@@ -213,7 +211,7 @@ def _full(nodes: int, folder: Path) -> Generator[_Camp]:
     _install(site)
     with ExitStack() as stack:
         platform = stack.enter_context(Platform(folder / "platform", "etcd"))
-        platform.server(env={"PYTHONPATH": f"{site}{os.pathsep}{_ROOT}", watchdog.FILE: str(ticks)})
+        platform.server(env=watchdog.environment(site, ticks))
         fleet = Fleet(platform, nodes, [platform.servers[0].agents]).start()
         stack.callback(fleet.kill)
         fleet.gather(_WAIT_S)
@@ -228,4 +226,4 @@ def _install(site: Path) -> None:
     (site / "sleepy.py").write_text(_PLUGIN)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sleepy\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[ares.filters]\nsleepy = sleepy:SLEEPY\n")
-    (site / "sitecustomize.py").write_text("from bench import watchdog\n\nwatchdog.install()\n")
+    watchdog.install_into(site)

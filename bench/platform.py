@@ -7,9 +7,10 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
@@ -79,13 +80,15 @@ def platform(
     with_agent: bool = True,
     lend: bool = False,
     program: Sequence[str] = ("-m", "ares"),
+    env: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Platform]:
     """Runs for the length of the block. Without a URL the store is SQLite in the home directory. With `lend` jobs reach
     the benchmark's own files, as its user."""
     home = folder / "ares"
     home.mkdir(mode=0o700)
     http, agents = free_ports(2)
-    env = {name: value for name, value in os.environ.items() if not name.startswith("ARES_")} | {"ARES_HOME": str(home)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ARES_")}
+    env = {**inherited, **env, "ARES_HOME": str(home)}
     ares = [sys.executable, *program]
     addresses = ["--listen", f"127.0.0.1:{http}", "--agents", f"127.0.0.1:{agents}"]
     store = ["--store", store_url] if store_url else []

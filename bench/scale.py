@@ -53,6 +53,10 @@ class Scale:
     # For workflows: jobs of a fan-out, and of a chain.
     flow_jobs: int = 10_000
     flow_chain: int = 1000
+    # For planners: jobs of many kinds that are placed while others are submitted.
+    mixed: int = 6000
+    # For replicas: no-op jobs.
+    shared_jobs: int = 2000
     # For the budget: rounds, and what each of them counts.
     budget_rounds: int = 6
     budget_spawns: int = 1000
@@ -70,6 +74,6 @@ QUICK = Scale(
     fsyncs=100, nodes=(100, 1000), waiting=(1000, 10_000, 100_000), replayed=(5000, 100), logged=2000,
     losses=2, watched=(100, 0.5), tenants=100, rounds=2, round_s=3.0, neighbour_jobs=5000,
     promised=(250, 1000), paused_nodes=(10,), paused_jobs=(1000,), paused_s=8.0,
-    starved_rounds=1, starved_jobs=60, starved_seeds=2, flow_jobs=500, flow_chain=30,
+    starved_rounds=1, starved_jobs=60, starved_seeds=2, flow_jobs=500, flow_chain=30, mixed=1000, shared_jobs=300,
     budget_rounds=2, budget_spawns=300, budget_jobs=128, budget_singles=300, budget_commits=1500,
 )  # fmt: skip

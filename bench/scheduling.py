@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ares.app.processes import look_for_garbage_less_often
+from ares.app.processes import keep_freed_memory, look_for_garbage_less_often
 from ares.core.capacity.holding import holding
 from ares.core.explain.smallest_change import smallest_change
 from ares.core.explain.why import explain_ask
@@ -36,8 +36,9 @@ _SINGLE = JobSpec(command=("true",), resources=Resources(gpus=1, cpu_milli=4000,
 
 async def rows(scale: Scale, folder: Path) -> list[Row]:
     del folder
-    # As the server does.
+    # As the planning process does.
     look_for_garbage_less_often()
+    keep_freed_memory()
     small, large = scale.nodes
     found = [row for nodes in (small, large) for row in _rates(nodes, large)]
     return [*found, *_queued(scale, large), *_promising(scale), *_explaining(large)]
@@ -209,6 +210,8 @@ def _apply(made: Cluster, plan: Plan) -> None:
         state = replace(_state(int(one.job[1:])), tenant=tenant, phase="RUNNING", placements=one.placements)
         made.dequeue(one.job)
         made.hold(holding(state, _SINGLE, one.placements))
+    # Columns are written when they are next read: that is part of keeping the picture.
+    assert made.table.used, "there are nodes"
 
 
 def _naive(nodes: int) -> float:

@@ -82,7 +82,7 @@ class Side:
         return self.cpu_s * 1000 / len(self.took_s)
 
 
-async def _set_up(ares: Platform, tenants: int, *, everything: bool) -> list[str]:
+async def set_up(ares: Platform, tenants: int, *, everything: bool) -> list[str]:
     """A token of each tenant; with everything, a quota of each as well, and policies for all."""
     tokens = [""] * tenants
     lines = [await ares.connect() for _ in range(SETTERS)]
@@ -120,7 +120,7 @@ async def measure(folder: Path, tenants: int, rounds: int, round_s: float) -> tu
     with _platforms(folder) as (on, off):
         sides: list[Side] = []
         for ares in (on, off):
-            tokens = await _set_up(ares, tenants, everything=ares is on)
+            tokens = await set_up(ares, tenants, everything=ares is on)
             sides.append(Side(ares, tokens, Schedule(ares.port)))
             await sides[-1].schedule.run(sides[-1].request, 10**9, round(WARM_UP_S * PER_S), PER_S)
         for number in range(rounds):

@@ -79,3 +79,14 @@ def install() -> None:
         return plain(self, coro, **more)
 
     asyncio.Runner.run = watched
+
+
+def install_into(site: Path) -> None:
+    """A folder that a server has in its path: it watches itself then."""
+    site.mkdir(parents=True, exist_ok=True)
+    (site / "sitecustomize.py").write_text("from bench import watchdog\n\nwatchdog.install()\n")
+
+
+def environment(site: Path, file: Path) -> dict[str, str]:
+    """For a server that watches itself and writes to the file."""
+    return {"PYTHONPATH": f"{site}{os.pathsep}{Path(__file__).parent.parent}", FILE: str(file)}

@@ -8,9 +8,10 @@ from typing import Any
 
 from bench import machine
 from bench.http import Connection
+from bench.peers import CHAINS, Peer
 from bench.platform import platform
 from bench.processes import NotMeasured
-from bench.report import Row, judged
+from bench.report import Row, judged, missing
 from bench.scale import Scale
 
 ACCEPT_TARGET_S = 2.0
@@ -27,14 +28,27 @@ def _job(resources: dict[str, int], *parents: str, on: str = "success") -> dict[
     return {"command": ["true"], "resources": resources, "needs": [{"job": parent, "on": on} for parent in parents]}
 
 
-async def rows(scale: Scale, folder: Path) -> list[Row]:
+async def rows(scale: Scale, folder: Path, *, peers: bool = True) -> list[Row]:
     found: list[Row] = []
     with platform(folder) as ares:
         line = await ares.connect()
         found += await _fan_out(line, scale.flow_jobs)
         found += await _chain(line, scale.flow_chain)
         await line.close()
+    for peer in CHAINS if peers else ():
+        found.append(await asyncio.to_thread(_beside, peer, scale.flow_chain))
     return found
+
+
+def _beside(peer: Peer, count: int) -> Row:
+    """The same chain run by another system: from submission to the last end, for each of its jobs."""
+    what = f"chain of {count:,}, {peer.name}: each job, end to end"
+    try:
+        took = peer.measure(count)
+    except NotMeasured as error:
+        return missing("n", what, error)
+    each_s = took.seconds / took.jobs
+    return Row("n", what, f"{each_s * 1000:.1f} ms", each_s, note=f"CPU ms per job {took.cpu_ms:.2f}; {peer.note}")
 
 
 async def _fan_out(line: Connection, count: int) -> list[Row]:
@@ -69,11 +83,13 @@ async def _chain(line: Connection, count: int) -> list[Row]:
     for name, job in made["ids"].items():
         events = (await line.json("GET", f"/v1/jobs/{job}/events"))["events"]
         at[name] = {event["kind"]: event["at"] for event in events}
+    whole_s = (at[f"j{count - 1}"]["succeeded"] - at["j0"]["submitted"]) / count
     waits = sorted(at[f"j{n}"]["started"] - at[f"j{n - 1}"]["succeeded"] for n in range(1, count))
     p50, p99 = waits[len(waits) // 2], waits[int(len(waits) * 0.99)]
     whole = f"chain of {count:,}: parent's end committed to child's start"
     return [
         Row("n", f"{whole}, p50", f"{p50 * 1000:.1f} ms", p50, target="<= 15 ms", verdict=judged(p50 <= P50_TARGET_S)),
+        Row("n", f"chain of {count:,}, Ares: each job, end to end", f"{whole_s * 1000:.1f} ms", whole_s),
         Row("n", f"{whole}, p99", f"{p99 * 1000:.1f} ms", p99, target="<= 60 ms", verdict=judged(p99 <= P99_TARGET_S)),
     ]
 

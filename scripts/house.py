@@ -57,6 +57,13 @@ threading.Thread(target=_follow, daemon=True).start()
 threading.setprofile(_call)
 sys.setprofile(_call)
 """
+# Folders of parts that one table names, each read by itself.
+TABLES = (
+    "app/commands", "check/invariants/rules", "core/queue/factors", "core/schedule/actions", "core/schedule/filters",
+    "core/schedule/scorers", "edge/cli/commands", "edge/rest/handlers", "edge/rest/routes", "sim/mutants",
+    "sim/traces/formats", "sim/world/cases",
+)  # fmt: skip
+LINES_MAX = 400
 IDLE_S = 5.0
 WAIT_S = 120.0
 
@@ -112,14 +119,27 @@ class Tree:
             module for module, users in self.importers.items() if len(users) == 1 and not module.endswith(NOT_IMPORTED)
         )
 
+    def mergeable(self) -> list[str]:
+        """Of those with one importer, the ones in the same folder as it that a reader would find whole: no parts of a
+        table, and together within the bound of a file."""
+        found: list[str] = []
+        for module in self.single():
+            (user,) = self.importers[module]
+            folder = module.rpartition("/")[0]
+            size = self.texts[module].count("\n") + self.texts[user].count("\n")
+            if folder == user.rpartition("/")[0] and folder not in TABLES and size <= LINES_MAX and "__" not in user:
+                found.append(module)
+        return found
+
 
 def duplicates(tree: Tree) -> str:
-    """What the command `duplicates` counts, where the machine has it."""
+    """What the command `duplicates` counts, where the machine has it: all, and those that are alike to the letter."""
     if shutil.which("duplicates") is None:
         return "-"
     command = ["duplicates", "--repo", "src", "--most", "1", "--seconds", "300"]
     said = subprocess.run(command, cwd=tree.root, capture_output=True, text=True, check=False).stdout
-    return said.split()[0] if said[:1].isdigit() else "-"
+    found = re.match(r"(\d+) pairs.*?\((\d+) by shape alone", said)
+    return f"{found[1]} ({int(found[1]) - int(found[2])} to the letter)" if found else "-"
 
 
 # ---- a job's way
@@ -202,6 +222,7 @@ def figures(tree: Tree, *, with_way: bool) -> dict[str, tuple[Any, Iterable[str]
         "pairs that `duplicates --repo src` finds": (duplicates(tree), ()),
         "packages that import each other": (len(circles), circles),
         "modules with one importer": (len(single), single),
+        "of them in its folder and together short": (len(tree.mergeable()), tree.mergeable()),
     }
     if with_way:
         files = way(tree)

@@ -18,7 +18,7 @@ from joserfc import jws
 from joserfc.errors import SecurityWarning
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from ares.model.provider import Provider
+from ares.model.access import Provider
 
 Key = RSAKey | ECKey | OKPKey
 _EVERY = ["RS256", "ES256", "EdDSA", "PS256"]

@@ -19,9 +19,8 @@ from typing import Any, Self
 from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.planning.inline import InlinePlanning
-from ares.adapters.policy.cel import CelRules
-from ares.adapters.secrets.rings import MemoryRing
-from ares.adapters.secrets.vault import EnvelopeVault
+from ares.adapters.policy import CelRules
+from ares.adapters.secrets import EnvelopeVault, MemoryRing
 from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.memory import Faults, MemoryStore, StoreFault
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
@@ -155,9 +154,16 @@ class Replica(services.Replica):
         ports = services.Ports(
             store=self.wire, clock=world.clock, rng=world.rng, telemetry=self.telemetry, logs=world.logs,
             blobs=world.blobs, rules=CelRules(), notifier=world.notifier, vault=world.vault,
-            planning=InlinePlanning(lambda: Mirror(world.clock.monotonic).handle, world.clock),
+            planning=tuple(
+                InlinePlanning(
+                    lambda: Mirror(world.clock.monotonic).handle, world.clock, lambda number=number: self.lags_s[number]
+                )
+                for number in range(world.planners)
+            ),
         )  # fmt: skip
-        self.planning = ports.planning
+        self.planning = ports.planning[0]
+        # Of each planner, how late its answers are; infinite when it hangs, below zero when it dies.
+        self.lags_s = [0.0] * world.planners
         terms = services.ReplicaTerms(
             replica=name, epoch=world.epoch, store_id="world", exclusive=exclusive, jobs_max=world.queue_max,
             tenant_jobs_max=world.tenant_jobs_max, tenant_records_max=world.tenant_records_max,
@@ -213,8 +219,10 @@ class World:
         scheduling: bool = True,
         timings: Sequence[Timing] = (),
         notifier: Notifier | None = None,
+        planners: int = 1,
     ) -> None:
         self.notifier = notifier
+        self.planners = planners
         self.clock = ManualClock()
         self.rng = SeededRng()
         self.queue_max = queue_max

@@ -38,9 +38,22 @@ def _dramatiq(jobs: int) -> Measured:
     return cage.run("run_dramatiq", venv_python("dramatiq", "dramatiq[redis]"), jobs, LIMIT_S)
 
 
+def _hyperqueue_chain(jobs: int) -> Measured:
+    return cage.run("run_hyperqueue_chain", venv_python("hyperqueue", "hyperqueue"), jobs, LIMIT_S)
+
+
+def _dask_chain(jobs: int) -> Measured:
+    return cage.run("run_dask_chain", venv_python("dask", "distributed"), jobs, LIMIT_S)
+
+
 PEERS = (
     Peer("Slurm", "tuned, one array, 64 slots; keeps state on disk", _slurm),
     Peer("HyperQueue", "one job of many tasks, best of 64 slots and two per core; no state on disk", _hyperqueue),
     Peer("Ray", "tasks that run `true`; no state on disk", _ray),
     Peer("Dramatiq", "with Redis, actors that run `true`; no state on disk", _dramatiq),
+)
+# Systems whose tasks wait for each other: one task of a chain after the other.
+CHAINS = (
+    Peer("HyperQueue", "one job, each task depends on the one before; no state on disk", _hyperqueue_chain),
+    Peer("Dask", "futures of futures, a worker process with two threads; no state on disk", _dask_chain),
 )

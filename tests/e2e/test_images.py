@@ -87,20 +87,28 @@ def test_a_directory_of_the_node_that_the_operator_allows(site: Platform, roots:
     Image().unpacked(roots / "plain")
     ran = run(site, "--image", f"dir:{roots}/plain", "--", "sh", "-c", "ls /bin/busybox; touch /bin/no && echo written")
     assert ran.out == "/bin/busybox\ntouch: /bin/no: Permission denied\n", ran
+    job = re.search(r"submitted (\w+)", ran.err)
+    assert job is not None
+    assert site.cli("logs", job[1], "--stderr").out == "touch: /bin/no: Permission denied\n"
 
 
 @pytest.mark.parametrize(
-    ("ref", "why"),
+    ("ref", "why", "attempts"),
     [
-        ("dir:/usr", "node.images.roots"),
-        ("docker://127.0.0.1:1/team/app:1", "the node asks only these registries"),
-        ("{host}/team/none:1", "has no such image"),
-        ("{host}/team/broken:1", "and came as"),
+        # Another node may be told otherwise, and what came damaged may come whole.
+        ("dir:/usr", "node.images.roots", 2),
+        ("docker://127.0.0.1:1/team/app:1", "the node asks only these registries", 2),
+        ("{host}/team/broken:1", "and came as", 2),
+        # These would end in the same way again: no retry is used up.
+        ("{host}/team/none:1", "has no such image", 1),
+        ("{host}/team/arm:1", "linux/arm64", 1),
     ],
 )
 def test_what_cannot_be_had_is_told(
-    site: Platform, registry: LocalRegistry, tmp_path: Path, ref: str, why: str
+    site: Platform, registry: LocalRegistry, tmp_path: Path, ref: str, why: str, attempts: int
 ) -> None:
+    if "arm" in ref:
+        registry.push(Image(architecture="arm64"), "team/arm", "1")
     if "broken" in ref:
         image = Image([[member("x", b"a" * 100)]])
         registry.push(image, "team/broken", "1")
@@ -108,10 +116,13 @@ def test_what_cannot_be_had_is_told(
         blob = registry.blob(layer)
         blob.write_bytes(blob.read_bytes()[:-1] + b"!")
     file = tmp_path / "job.yaml"
-    file.write_text("retry: {limit: 0, classLimits: {staging: 0}}\n")
+    file.write_text("retry: {limit: 0, classLimits: {staging: 1}}\n")
     refused = run(site, "-f", str(file), "--image", ref.format(host=registry.host), "--", "true")
     assert refused.code == 125, refused
     assert why in refused.err, refused
+    job = re.search(r"submitted (\w+)", refused.err)
+    assert job is not None
+    assert site.client().get(job[1]).state.attempt == attempts
 
 
 def test_sessions_are_in_the_image(site: Platform, archive: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ares.api.jobs import JobDetail, Waiting
-from ares.edge.client.calls import calls, operator
+from ares.edge.client.calls import operator, predictions
 from tests.platform import Platform, eventually
 
 EXAMPLE = Path(__file__).parents[2] / "plugins" / "example"
@@ -92,7 +92,7 @@ def test_a_wheel_of_a_third_party_is_used_and_broken_ones_are_refused_by_name(
         # A decision is found after a restart, by the job it was about.
         server.terminate()
         platform.server()
-        again = platform.client().send(calls.replay(second.id, {}))
+        again = platform.client().send(predictions.replay(second.id, {}))
         assert (again.chosen, again.same, again.profile_version) == (("node-b",), True, 1)
-        other = platform.client().send(calls.replay(second.id, {"even-racks": 0.0}))
+        other = platform.client().send(predictions.replay(second.id, {"even-racks": 0.0}))
         assert (other.chosen_again, other.same) == (("node-a",), False)

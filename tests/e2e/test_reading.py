@@ -12,6 +12,7 @@ import pytest
 
 from tests.platform import Platform, environment, eventually, run_cli
 from tests.ports import free_ports
+from tests.terminal import Terminal
 
 SPEAK = 'for n in 1 2 3; do echo "task ${ARES_ARRAY_INDEX:-$RANK} line $n"; done'
 
@@ -37,12 +38,40 @@ def test_an_arrays_output_with_prefixes(shared: Platform) -> None:
     found = [
         json.loads(line) for line in shared.cli("logs", array, "--grep", "2 line 1", "-o", "json").out.splitlines()
     ]
-    assert found == [{"job": f"{array}_2", "rank": 0, "line": "task 2 line 1"}]
+    assert found == [{"job": f"{array}_2", "rank": 0, "stream": "stdout", "line": "task 2 line 1"}]
     two = shared.cli("logs", f"{array}_0", f"{array}_1", "--tail", "1").out.splitlines()
     assert two == [f"{array}_0 | task 0 line 3", f"{array}_1 | task 1 line 3"]
     assert shared.cli("logs", f"{array}_3", "--since", "1h").out.splitlines()[0] == "task 3 line 1"
-    refused = shared.cli("logs", array, "--since", "1h", "--tail", "1")
-    assert (refused.code, "exclude each other" in refused.err) == (2, True)
+    for pair in (("--since", "1h", "--tail", "1"), ("--stdout", "--stderr")):
+        refused = shared.cli("logs", array, *pair)
+        assert (refused.code, "exclude each other" in refused.err) == (2, True)
+
+
+def test_stdout_and_stderr_are_told_apart(shared: Platform) -> None:
+    """Each alone and both, by the command line and the client. Of writes at once it is not sure which comes first."""
+    script = "for n in 1 2 3; do echo out $n; echo err $n >&2; done"
+    job = shared.cli("submit", "--name", "apart", "-o", "name", "--wait", "--", "sh", "-c", script).out.split()[0]
+    both = [f"{stream} {n}" for n in (1, 2, 3) for stream in ("out", "err")]
+    assert sorted(shared.cli("logs", job).out.splitlines()) == sorted(both)
+    for flag, name in (("--stdout", "out"), ("--stderr", "err")):
+        assert shared.cli("logs", job, flag).out.splitlines() == [f"{name} {n}" for n in (1, 2, 3)]
+        assert shared.cli("logs", "-f", job, flag, "--tail", "2").out.splitlines() == [f"{name} 2", f"{name} 3"]
+        assert shared.cli("logs", job, flag, "--grep", "2").out.splitlines() == [f"{name} 2"]
+        assert b"".join(shared.client().logs(job, stream=flag[2:])).decode().split("\n")[0] == f"{name} 1"
+    lines = [json.loads(line) for line in shared.cli("logs", job, "-o", "json").out.splitlines()]
+    assert sorted((line["stream"], line["line"]) for line in lines) == sorted((f"std{text[:3]}", text) for text in both)
+    with Terminal(["logs", job], shared.servers[0].home) as terminal:
+        assert "\x1b[31merr 1" in terminal.until("err 3")
+
+
+def test_stderr_of_a_job_with_secrets_is_masked_and_told_apart(shared: Platform) -> None:
+    client = shared.client()
+    client.set_secret("apart", b"s3cret-value")
+    script = "echo out $KEY; echo err $KEY >&2"
+    job = shared.cli("submit", "--secret", "apart:KEY", "-o", "name", "--wait", "--", "sh", "-c", script).out.split()[0]
+    assert sorted(shared.cli("logs", job).out.splitlines()) == ["err ***", "out ***"]
+    assert shared.cli("logs", job, "--stderr").out == "err ***\n"
+    assert shared.cli("logs", job, "--stdout").out == "out ***\n"
 
 
 def test_all_ranks_of_a_gang(shared: Platform) -> None:

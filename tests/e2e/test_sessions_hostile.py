@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from ares.edge.client.calls import job_sessions as calls
 from ares.edge.client.errors import ApiError, Conflict, Forbidden, NotFound
 from ares.edge.client.sync import Client
-from ares.model.entry.job_session import SESSIONS_PER_ATTEMPT_MAX, WINDOW_BYTES, SessionSpec, SessionView
+from ares.model.job_session import SESSIONS_PER_ATTEMPT_MAX, WINDOW_BYTES, SessionSpec, SessionView
 from tests.e2e.test_sessions import running
 from tests.platform import Platform, eventually
 
@@ -196,10 +196,7 @@ def test_session_of_an_attempt_that_moved_is_gone(platform: Platform) -> None:
     agent.kill()
     platform.agent("node-a")
     eventually(lambda: client.get(moved).state.phase == "RUNNING" and client.get(moved).state.fence != before, "a move")
-    # Until the stream of the killed agent is known to be broken, a client is told to come again (409).
-    eventually(
-        lambda: asyncio.run(_refused(platform, moved, session.id, platform.admin_token)) == 404, "the session not found"
-    )
+    assert asyncio.run(_refused(platform, moved, session.id, platform.admin_token)) == 404
     assert client.sessions(moved) == ()
     assert client.exec(moved, ("echo", "new")).stdout == b"new\n"
 

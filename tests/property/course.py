@@ -1,6 +1,5 @@
 """A cluster through time: plans are carried out by the real state graph, and the picture is kept as a replica does."""
 
-import dataclasses
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -86,7 +85,7 @@ class Course:
         mine, kept = made.holdings.get(job), self.cluster.holdings.get(job)
         if mine is not None and kept is not None and mine.ends_at != kept.ends_at:
             made.release(job)
-            made.hold(dataclasses.replace(mine, ends_at=kept.ends_at))
+            made.hold(replace(mine, ends_at=kept.ends_at))
 
     # ---- what happens
 

@@ -6,8 +6,7 @@ from msgspec.structs import replace
 
 from ares.adapters.audit.signing import Ed25519Signer, verify
 from ares.api.audit import ChainReport
-from ares.core.audit.chain import ChainWriter, clean, entry_of, signed_bytes
-from ares.core.audit.verify import check
+from ares.core.audit.chain import ChainWriter, check, clean, entry_of, signed_bytes
 from ares.model.audit import AuditDraft, AuditHead, AuditKey, AuditStub
 
 SIGNER = Ed25519Signer(bytes(32))

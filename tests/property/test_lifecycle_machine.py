@@ -26,6 +26,7 @@ from ares.core.lifecycle.inputs import (
     RetryDue,
     RetryNow,
     Stepped,
+    VerdictDue,
 )
 from ares.core.lifecycle.ranks import held, place_of, size_limits, used
 from ares.core.lifecycle.retry import FLOOR_S, limit_of
@@ -201,9 +202,19 @@ class Lifecycle(RuleBasedStateMachine):
         done = self._do(Exit(fence=self.state.fence, exit=ended, rank=rank, value=f"of rank {rank}"), jitter)
         assert isinstance(done, Stepped) == was_alive
         if isinstance(done, Stepped):
-            assert (done.state.phase in BOUND) == (let_go or (ended.failure is None and self._unfinished()))
+            # Of a gang the other ranks are heard first, unless the fault cannot be another rank's.
+            heard = ended.failure not in ("staging", "time-limit")
+            assert (done.state.phase in BOUND) == (let_go or (heard and self._unfinished()))
         if self.state.phase == "RETRYING":
             assert 0.0 <= self.state.retry_delay_s <= max(self.spec.retry.max_s, 2 * FLOOR_S)
+
+    @precondition(lambda self: self.state.phase in BOUND)
+    @rule()
+    def verdict(self) -> None:
+        due = bool(self.state.failing)
+        done = self._do(VerdictDue(fence=self.state.fence))
+        assert isinstance(done, Stepped) == due
+        assert (self.state.phase in BOUND) != due
 
     def _unfinished(self) -> bool:
         return any(place.rank in self.alive for place in self.state.placements)
@@ -239,9 +250,11 @@ class Lifecycle(RuleBasedStateMachine):
     @rule()
     def preempt(self) -> None:
         self.maybe_started.add(self.state.fence)
+        failing = bool(self.state.failing)
         done = self._do(Preempt(fence=self.state.fence, by="j9", reason="needed"))
         never = self.spec.effects == "unsafe" or self.spec.restart == "never" or not self.spec.preemption.allowed
-        assert isinstance(done, Refusal) == never
+        # A failure that was acknowledged is not forgotten.
+        assert isinstance(done, Refusal) == (never or failing)
 
     @precondition(lambda self: self.state.phase == "RUNNING" and self.spec.gang is not None)
     @rule(data=st.data())

@@ -1,10 +1,15 @@
 """Shortcuts of the engine against the long way round: many jobs at once, and an order that is looked at lazily."""
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ares.core.ask import asks_of
+from ares.core.ask import Ask, asks_of
+from ares.core.capacity.fit import Evaluations
+from ares.core.capacity.node_slice import ClusterFacts
+from ares.core.capacity.node_table import NodeTable
 from ares.core.capacity.transaction import Transaction
 from ares.core.queue.factors import rank
 from ares.core.queue.order import job_of
@@ -12,10 +17,11 @@ from ares.core.queue.waiting import facts_of
 from ares.core.schedule.place import place_many, place_one
 from ares.core.schedule.trial import Trial
 from ares.model.job import JobSpec
+from ares.model.node import Taint
 from tests.property.course import Course
 from tests.property.worlds import GREEDY, NOW, SPECS, World, worlds
 from tests.searching import examples
-from tests.unit.core.world import cluster, cycle_at, node
+from tests.unit.core.world import cluster, cycle_at, node, state
 from tests.unit.core.world import spec as small
 
 
@@ -46,6 +52,58 @@ def test_a_few_small_jobs_do_not_fill_a_large_node() -> None:
     """Looking ahead costs as much as is looked for, however many would fit."""
     evaluations = cluster(node("a", cpu=64, memory=1 << 20)).evaluations
     assert len(place_many(evaluations, Transaction(evaluations), asks_of(small(cpu=0.01), "t")[0], 3)) == 3
+
+
+SIZES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "cpu": st.sampled_from([0.5, 1, 3]),
+        "memory": st.sampled_from([100, 300]),
+        "gpus": st.sampled_from([0, 0, 1, 2]),
+        "model": st.sampled_from([None, None, "A10"]),
+    }
+)
+
+
+def by_columns(_table: NodeTable, _facts: ClusterFacts, _ask: Ask) -> None:
+    """No row is scored by itself."""
+
+
+@settings(max_examples=examples(60))
+@given(
+    st.lists(SIZES, min_size=2, max_size=4),
+    st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 23)), max_size=40),
+    st.booleans(),
+)
+def test_a_row_alone_is_scored_as_it_is_among_all(
+    sizes: list[dict[str, Any]], steps: list[tuple[int, bool, int]], tainted: bool
+) -> None:
+    """To the last bit, with the same best row, while jobs come and go, and nodes get ready or are tainted."""
+    kinds: list[dict[str, Any]] = [{"gpus": 4}, {"gpus": 2, "model": "NVIDIA A10", "cpu": 4}, {}]
+    made = cluster(*(node(f"n{at}", **kinds[at % 3]) for at in range(24)))
+    asks = [asks_of(small(**size), "t")[0] for size in sizes]
+    for number, size in enumerate(sizes):
+        made.enqueue(state(f"j{number}"), small(**size))
+    made.prepare()
+    evaluations, columns = made.evaluations, Evaluations(made.table, made.matching)
+    columns.rules = evaluations.rules._replace(by_row=by_columns)
+    columns.facts = evaluations.facts
+    txn, alone = Transaction(evaluations), 0
+    for ask in asks:
+        evaluations.best(ask)
+    for which, takes, row in steps:
+        ask = asks[which % len(asks)]
+        if takes:
+            place_one(evaluations, txn, ask)
+        elif tainted and row % 5 == 0:
+            made.put_node(node(f"n{row}", taints=(Taint(key="k", value="v", effect="prefer-not"),), **kinds[row % 3]))
+        else:
+            made.set_ready(f"n{row}", not made.table.healthy[row])
+        columns.forget()
+        for each in asks[: 1 + which]:
+            (mine, best), (theirs, expected) = evaluations.best(each), columns.best(each)
+            assert (mine.score.tolist(), best) == (theirs.score.tolist(), expected)
+            alone += mine.by_row is not None
+    assert alone or not steps
 
 
 def naively(course: Course) -> tuple[list[str], list[str]]:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from ares.adapters.certificates.x509 import make_authority
+from ares.adapters.certificates import make_authority
 
 
 class Files(NamedTuple):

@@ -13,14 +13,13 @@ import httpx2
 from ares.adapters.audit.memory import MemoryAudit
 from ares.adapters.audit.signing import Ed25519Signer
 from ares.adapters.blobs.memory import MemoryBlobs
-from ares.adapters.certificates.x509 import X509Issuer, X509Requests, make_authority
+from ares.adapters.certificates import X509Issuer, X509Requests, make_authority
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.links.grpc import GrpcLink
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.planning.inline import InlinePlanning
-from ares.adapters.policy.cel import CelRules
-from ares.adapters.secrets.rings import MemoryRing
-from ares.adapters.secrets.vault import EnvelopeVault
+from ares.adapters.policy import CelRules
+from ares.adapters.secrets import EnvelopeVault, MemoryRing
 from ares.adapters.store.memory import Faults, MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.app.authority import Serving
@@ -132,7 +131,7 @@ class Planes:
                 store=self.store, clock=clock, rng=SystemRng(), telemetry=telemetry, logs=logs, blobs=MemoryBlobs(),
                 audit=AuditPorts(chain, Ed25519Signer(bytes(32))), rules=CelRules(),
                 vault=EnvelopeVault(MemoryRing()), issuer=self.authority,
-                planning=InlinePlanning(lambda: Mirror(clock.monotonic).handle, clock),
+                planning=(InlinePlanning(lambda: Mirror(clock.monotonic).handle, clock),),
             ),
             ReplicaTerms(replica=name, epoch=1, store_id="test", certificate_s=certificate_s),
         )  # fmt: skip

@@ -8,11 +8,11 @@ from ares.core import keys
 from ares.core.admit.admission import decide
 from ares.core.refusal import Refusal
 from ares.core.schedule.plugins import rules_of
+from ares.model.access import TenantRecord
 from ares.model.isolation import Isolation
 from ares.model.job import Gang, JobSpec
 from ares.model.node import NodeInfo
 from ares.model.profile import Profile
-from ares.model.tenant import TenantRecord
 from ares.ports.store import Put
 from tests.unit.core.schedule.nodes import node, table
 from tests.world import BOB, World

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ares.adapters.certificates.x509 import X509Requests
+from ares.adapters.certificates import X509Requests
 from ares.adapters.clocks import SystemClock
 from ares.adapters.links import rest
 from ares.adapters.store.open import open_store, take_snapshot

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from ares.adapters.certificates.x509 import NoAuthority, X509Issuer, make_authority
+from ares.adapters.certificates import NoAuthority, X509Issuer, make_authority
 from ares.adapters.links.grpc import GrpcLink
 from ares.adapters.store.memory import StoreFault
 from ares.agent.link import identity

@@ -29,5 +29,7 @@ def test_figures_of_a_small_house(tmp_path: Path) -> None:
     assert found["class names with several meanings"] == (1, ["Line: core/plan/cycle, core/queue/line"])
     assert found["packages that import each other"] == (1, ["core/plan <-> core/queue"])
     assert found["modules with one importer"] == (1, ["core/plan/cycle"])
+    # Its importer lies in another folder.
+    assert found["of them in its folder and together short"] == (0, [])
     # The command that counts pairs is not on this path.
     assert found["pairs that `duplicates --repo src` finds"][0] == "-"

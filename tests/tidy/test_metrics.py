@@ -2,7 +2,7 @@
 
 import ast
 
-from ares.adapters.telemetry.metrics import METRICS
+from ares.adapters.telemetry.prometheus import METRICS
 from tests.tidy.source import ROOT, SRC, python_files, tree, where
 
 KINDS = {"count": "counter", "observe": "histogram", "gauge": "gauge"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ares.archive import HEADER_BYTES_MAX, BadArchive, Unpacking, pack
-from ares.edge.cli.file_copy import local_name
+from ares.edge.cli.session import local_name
 
 
 def entry(**fields: Any) -> bytes:

@@ -4,16 +4,15 @@ import asyncio
 import random
 import secrets
 import time
+from functools import partial
 
 
 class SystemClock:
     """`ports.clock.Clock`. CLOCK_BOOTTIME goes on while the machine is suspended; CLOCK_MONOTONIC does not."""
 
-    def monotonic(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-    def wall(self) -> float:
-        return time.time()
+    # The functions themselves: a submission asks for the time about twenty times.
+    monotonic = staticmethod(partial(time.clock_gettime, time.CLOCK_BOOTTIME))
+    wall = staticmethod(time.time)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

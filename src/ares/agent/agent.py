@@ -34,8 +34,7 @@ from ares.model.node import NodeInfo
 from ares.ports.clock import Clock, Rng
 from ares.ports.devices import Devices
 from ares.ports.executor import Doors, Executor
-from ares.ports.link import ChildLink, FileLink, Link, Registry
-from ares.ports.witness import Witness
+from ares.ports.link import ChildLink, FileLink, Link, Registry, Witness
 
 _log = structlog.get_logger(__name__)
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from ares.model.access import Permission, Proof, Role, Scope
 from ares.model.base import Record, Shown
-from ares.model.machine import MachineRole
+from ares.model.node import MachineRole
 
 
 class TokenView(Shown, frozen=True):

@@ -1,7 +1,7 @@
 """Sessions in running jobs, and what jobs use at the moment."""
 
 from ares.model.base import Record, Shown
-from ares.model.entry.job_session import SessionId, SessionSpec, SessionView
+from ares.model.job_session import SessionId, SessionSpec, SessionView
 
 
 class SessionBody(SessionSpec, frozen=True, kw_only=True):

@@ -158,6 +158,24 @@ class CronList(Record, frozen=True):
     crons: tuple[CronView, ...]
 
 
+# ---- output
+
+LogStream = Literal["stdout", "stderr"]
+
+
+class StreamedLog(Shown, frozen=True):
+    """A piece of output: bytes (base64) at an offset; resume at `next`. The last one is `complete`. `stderr`: begin and
+    end of what in `data` was written to stderr."""
+
+    attempt: int
+    rank: int
+    offset: int
+    next: int
+    data: bytes
+    complete: bool
+    stderr: tuple[tuple[int, int], ...] = ()
+
+
 # ---- lines of output that were searched for
 
 
@@ -166,6 +184,7 @@ class LogLine(Shown, frozen=True):
 
     offset: int
     text: str
+    stream: LogStream = "stdout"
 
 
 class LogMatches(Shown, frozen=True):

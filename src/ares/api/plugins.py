@@ -1,10 +1,10 @@
-"""Filters, scorers, orders and actions that a profile can name."""
+"""Filters, scorers, orders and actions that a profile can name, and runtimes that a job can."""
 
 from typing import Literal
 
 from ares.model.base import Record
 
-PluginKind = Literal["filter", "scorer", "order", "action"]
+PluginKind = Literal["filter", "scorer", "order", "action", "runtime"]
 
 
 class Plugin(Record, frozen=True):

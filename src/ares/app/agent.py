@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from ares import __version__
-from ares.adapters.certificates.x509 import X509Requests
+from ares.adapters.certificates import X509Requests
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.devices.presets import UnknownMock
 from ares.adapters.devices.system import SystemDevices
@@ -23,7 +23,7 @@ from ares.adapters.doors import UnixDoors
 from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.executors.terms import HIDDEN, SandboxTerms
 from ares.adapters.links.grpc import GrpcLink
-from ares.adapters.registry.http import HttpRegistry
+from ares.adapters.registry import HttpRegistry
 from ares.adapters.witness import LockWitness
 from ares.agent.agent import Agent
 from ares.agent.attempts.environment import inherited
@@ -37,6 +37,7 @@ from ares.agent.staging.tenant_cache import CacheBounds, TenantCaches
 from ares.app.config import Config, ConfigError, NodeConfig, default_home
 from ares.app.node_identity import Joined, Joining
 from ares.app.processes import look_for_garbage_less_often, run
+from ares.app.runtimes import load_runtimes
 from ares.app.sections import ImagesConfig
 from ares.model.node import NodeInfo
 from ares.ports.link import LinkRefused
@@ -157,6 +158,7 @@ def main(config: Config, *, join_token: str, auto_join: bool) -> int:
 
 async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.Event) -> int:
     name = config.node.name or _host_slug()
+    load_runtimes()
     # First: it finds mistakes in the configuration.
     info = _describe(config, name)
     state_dir = config.home_path / "agents" / name

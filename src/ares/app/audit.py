@@ -19,11 +19,11 @@ from ares.control.governance.audit import Audit
 from ares.control.governance.audit_heads import key_id
 from ares.control.state.ids import base32
 from ares.core import keys
-from ares.core.audit.verify import Sealer, check
+from ares.core.audit.chain import Sealer, check
 from ares.model.audit import AuditDraft, AuditHead, AuditKey, AuditOutcome
 from ares.ports.audit import AuditPorts
 from ares.ports.clock import Rng
-from ares.ports.snapshot import Progress
+from ares.ports.store import Progress
 
 _NAME_CHARS_MAX = 60
 

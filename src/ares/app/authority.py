@@ -4,12 +4,12 @@ import time
 from pathlib import Path
 from typing import Final
 
-from ares.adapters.certificates.x509 import NoAuthority, X509Issuer, make_authority
+from ares.adapters.certificates import NoAuthority, X509Issuer, make_authority
 from ares.app import connection_file
 from ares.app.config import AgentsConfig, Config, ConfigError
 from ares.core import keys
 from ares.core.access.certificates import LIFE_S, renew_after_s
-from ares.core.net.addresses import is_loopback
+from ares.core.net import is_loopback
 from ares.edge.grpc.agents import Tls
 from ares.ports.store import Store
 

@@ -18,11 +18,11 @@ from msgspec import Meta
 from ares.adapters.store.open import FORMS
 from ares.app.sections import AuthConfig, ImagesConfig, PythonConfig, SandboxConfig, Section
 from ares.core.access.certificates import LIFE_S
+from ares.model.access import Provider
 from ares.model.base import LabelKey, LabelValue, Slug
 from ares.model.job import DeviceKind
 from ares.model.limits import ServerLimits
 from ares.model.node import Taint
-from ares.model.provider import Provider
 from ares.model.timing import Timing, broken
 
 _STORE_URL = re.compile(r"memory:|sqlite:///.+|etcd://[^/?]+/?(\?[^#]+)?")
@@ -106,6 +106,11 @@ class SecretsConfig(Section, frozen=True):
     key_file: str = ""
 
 
+class SchedulerConfig(Section, frozen=True):
+    # Processes that make plans, each for some of the jobs.
+    planners: Annotated[int, Meta(ge=1, le=16)] = 1
+
+
 class AuditConfig(Section, frozen=True):
     # What cannot be recorded is not done; false: it is done, and only the log says so.
     required: bool = True
@@ -173,6 +178,7 @@ class Config(Section, frozen=True):
     store: StoreConfig = StoreConfig()
     limits: LimitsConfig = LimitsConfig()
     alerts: AlertsConfig = AlertsConfig()
+    scheduler: SchedulerConfig = SchedulerConfig()
     audit: AuditConfig = AuditConfig()
     timing: Timing = Timing()
     node: NodeConfig = NodeConfig()

@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from ares.adapters.certificates.x509 import X509Requests
+from ares.adapters.certificates import X509Requests
 from ares.adapters.clocks import SystemClock
 from ares.adapters.links import rest
 from ares.adapters.links.grpc import GrpcLink
 from ares.agent.link import identity
 from ares.app import connection_file
 from ares.app.config import Config
-from ares.core.net.addresses import is_loopback
+from ares.core.net import is_loopback
 from ares.edge.client.aio import AsyncClient
 from ares.edge.client.errors import AresError
 from ares.ports.link import LinkBroken, LinkRefused, Proof

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from ares.adapters.planning.process import BOARD, BOARD_BYTES, HEAD, PARENT
 from ares.app import plugins
-from ares.app.processes import configure_logging, look_for_garbage_less_often
+from ares.app.processes import configure_logging, keep_freed_memory, look_for_garbage_less_often
 from ares.control.planner.messages import PluginFailure
 from ares.control.planner.mirror import Mirror
 
@@ -62,6 +62,7 @@ def main() -> int:
     foreign = frozenset(name for kind, name in loaded.origins if kind == "filter")
     mirror = Mirror(time.monotonic, board.failures, foreign)
     look_for_garbage_less_often()
+    keep_freed_memory()
     _say(answers, 0, b"")
     return _serve(sys.stdin.buffer, answers, mirror)
 

@@ -1,14 +1,13 @@
-"""Plugins: filters, scorers, order factors and actions of other distributions, found by their entry points.
+"""Plugins: filters, scorers, order factors, actions and runtimes of other distributions, found by their entry points.
 
 Loaded once, when a process starts. A plugin that cannot be loaded is left out, by name. Only the planning process
 enters them: in a server a stand-in without opinion has each one's name. One that fails has no opinion then, or as a
 filter lets nothing pass; the planner says so, and is told to do without it.
 """
 
-import re
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +15,7 @@ import structlog
 
 from ares.api.plugins import PluginKind, RefusedPlugin
 from ares.api.reasons import Reason
+from ares.app.runtimes import Unusable, load_runtimes, origin_of, value_of
 from ares.control.scheduler.plugins import Loaded
 from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.rule import Filter, Miss
@@ -29,12 +29,6 @@ from ares.core.schedule.trial import Trial
 log = structlog.get_logger()
 
 T = TypeVar("T")
-
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-
-
-class Unusable(Exception):
-    """What an entry point gives is not what its group is for."""
 
 
 class Watch:
@@ -60,11 +54,11 @@ def add(found: Callable[..., Any], watch: Watch | None = None, *, apart: bool = 
     refused: list[RefusedPlugin] = []
     for group, (kind, table, prepare) in _GROUPS.items():
         for entry in sorted(found(group=group), key=lambda entry: entry.name):
-            origin = _origin(entry)
+            origin = origin_of(entry)
             if origins.get((kind, entry.name)) == origin:
                 continue
             try:
-                ready = prepare(_Guard(kind, entry.name, watch), _value(entry, table))
+                ready = prepare(_Guard(kind, entry.name, watch), value_of(entry, table))
                 table[entry.name] = _STAND_INS[kind] if apart else ready
             except Exception as error:
                 why = str(error) if isinstance(error, Unusable) else f"{type(error).__name__}: {error}"
@@ -73,19 +67,9 @@ def add(found: Callable[..., Any], watch: Watch | None = None, *, apart: bool = 
                 continue
             origins[kind, entry.name] = origin
             log.info("plugin.loaded", kind=kind, name=entry.name, origin=origin)
-    return Loaded(origins, tuple(refused))
-
-
-def _origin(entry: EntryPoint) -> str:
-    return "unknown" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
-
-
-def _value(entry: EntryPoint, table: dict[str, Any]) -> Any:
-    if not _NAME.fullmatch(entry.name):
-        raise Unusable("a name has 1 to 63 of a-z, 0-9 and '-', and no '-' at its ends")
-    if entry.name in table:
-        raise Unusable("the name is taken; rename the entry point")
-    return entry.load()
+    started, left_out = load_runtimes(found)
+    origins |= {("runtime", name): origin for name, origin in started.items()}
+    return Loaded(origins, (*refused, *left_out))
 
 
 # ---- one for each kind: what it must be, and what it is when it fails

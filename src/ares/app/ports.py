@@ -5,7 +5,7 @@ import socket
 from urllib.parse import parse_qs, urlsplit
 
 from ares.app.config import Config, ConfigError
-from ares.core.net.addresses import is_loopback
+from ares.core.net import is_loopback
 
 
 def require_safe(config: Config) -> None:

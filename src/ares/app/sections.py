@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from ares.model.access import Algorithm
 from ares.model.base import Slug
 from ares.model.isolation import Isolation
-from ares.model.provider import Algorithm
 
 HostPath = Annotated[str, Meta(max_length=4096, pattern=r"^/[^\x00-\x1f\x7f]*$(?!\n)")]
 RegistryName = Annotated[

@@ -10,7 +10,7 @@ import msgspec
 
 from ares.adapters.blobs.files import flaw
 from ares.adapters.clocks import SystemClock, SystemRng
-from ares.adapters.projects.files import project_flaw
+from ares.adapters.projects import project_flaw
 from ares.adapters.store import sqlite
 from ares.adapters.store.epoch import begin_epoch
 from ares.adapters.store.open import open_store, take_snapshot
@@ -21,8 +21,7 @@ from ares.core import keys
 from ares.model.access import BootstrapRecord
 from ares.model.link import AttemptRef
 from ares.model.state import OutputFile
-from ares.ports.snapshot import Progress, Snapshot
-from ares.ports.store import Committed, Delete, Put, Store, StoreUnavailable
+from ares.ports.store import Committed, Delete, Progress, Put, Snapshot, Store, StoreUnavailable
 
 
 def backup(config: Config, file: str) -> Copy:

@@ -25,7 +25,7 @@ from ares.app.config import MAPS, STDIN, Config, ConfigError, NodeConfig
 from ares.app.connection_file import connection
 from ares.app.ports import require_ports, require_safe
 from ares.app.processes import SUPERVISOR, run
-from ares.core.net.addresses import is_loopback
+from ares.core.net import is_loopback
 from ares.model.node import Taint
 
 log = structlog.get_logger()

@@ -11,18 +11,16 @@ from urllib.parse import urlsplit
 import structlog
 from opentelemetry.trace import get_tracer
 
-from ares.adapters.alerts.notifier import ChannelNotifier, Smtp
+from ares.adapters.alerts import ChannelNotifier, Smtp
 from ares.adapters.blobs.files import FileBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
-from ares.adapters.decisions.files import FileDecisions
-from ares.adapters.disk import Disks
-from ares.adapters.disk_quota import DiskShares, Reserve, TenantRoom
+from ares.adapters.decisions import FileDecisions
+from ares.adapters.disk import Disks, DiskShares, Reserve, TenantRoom
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.planning.process import ProcessPlanning
-from ares.adapters.policy.cel import CelRules
-from ares.adapters.projects.files import FileProjects
-from ares.adapters.secrets.rings import FileRing
-from ares.adapters.secrets.vault import EnvelopeVault
+from ares.adapters.policy import CelRules
+from ares.adapters.projects import FileProjects
+from ares.adapters.secrets import EnvelopeVault, FileRing
 from ares.adapters.store.epoch import decode as decode_epoch
 from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.open import ensure_format, keep_to_format, open_store
@@ -62,7 +60,7 @@ class Assembled:
     replica: Replica
     telemetry: PrometheusTelemetry
     kept: FileDecisions
-    planning: ProcessPlanning
+    planning: tuple[ProcessPlanning, ...]
     deciding: DecidingLock | None
 
 
@@ -87,7 +85,9 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
     kept = FileDecisions(
         config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n), room=rooms.home
     )
-    planning = ProcessPlanning((sys.executable, "-m", "ares.app.planner"))
+    planning = tuple(
+        ProcessPlanning((sys.executable, "-m", "ares.app.planner")) for _ in range(config.scheduler.planners)
+    )
     ports = Ports(
         store=store, clock=clock, rng=rng, telemetry=telemetry, decisions=kept, issuer=issuer,
         logs=FileLogs(config.logs_path, rooms.logs), blobs=FileBlobs(config.outputs_path, rooms.outputs),
@@ -142,7 +142,7 @@ def provider_keys(config: Config, clock: Clock) -> ProviderKeys | None:
     """Its libraries are only loaded where there is a provider."""
     if not config.providers:
         return None
-    from ares.adapters.oidc.keys import JwksKeys
+    from ares.adapters.oidc import JwksKeys
 
     return JwksKeys(clock)
 
@@ -193,9 +193,10 @@ class ControlPlane:
         if self.assembled.deciding is not None:
             self._started.callback(self.assembled.deciding.close)
         self._started.callback(self.assembled.kept.close)
-        self._started.push_async_callback(self.assembled.planning.close)
-        # The planner takes as long to start as all the rest: the first leader need not wait for it.
-        self._spawn("planning", _started(self.assembled.planning))
+        for planning in self.assembled.planning:
+            self._started.push_async_callback(planning.close)
+            # A planner takes as long to start as all the rest: the first leader need not wait for it.
+            self._spawn("planning", _started(planning))
         await replica.view.open()
         self._started.push_async_callback(self._end_loops)
         self._spawn("view", replica.view.run())

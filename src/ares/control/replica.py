@@ -36,13 +36,11 @@ from ares.control.governance.alerts import Alerts
 from ares.control.governance.audit import Audit
 from ares.control.governance.audit_heads import AuditHeads
 from ares.control.governance.audit_search import AuditSearch
-from ares.control.governance.channel_seal import Sealing
-from ares.control.governance.channels import Channels
+from ares.control.governance.channels import Channels, Sealing
 from ares.control.governance.download_meter import Meters
 from ares.control.governance.policies import Policies
 from ares.control.governance.policy_gate import Judging
-from ares.control.governance.quota_recount import Recount
-from ares.control.governance.quota_usage import Counting
+from ares.control.governance.quota_usage import Counting, Recount
 from ares.control.governance.quotas import Quotas
 from ares.control.governance.secrets import Secrets
 from ares.control.governance.watches import AsideWatch, AuditWatch, DiskWatch
@@ -161,15 +159,16 @@ class Replica:
         self.pools = Pools(view, self.nodes, planner, clock)
         proof = WriteProbe(store, clock, terms.replica)
         self.health = Health(
-            view, self.leader, clock, proof, ports.disk, terms.plugins.refused, self.disk_watch, self.proposer.cut
-        )
+            view, self.leader, clock, proof, ports.disk, terms.plugins.refused, self.disk_watch, self.proposer.cut,
+            self.proposer.facts,
+        )  # fmt: skip
         self.explain = Explain(store, view, planner, self.decisions, reasons, clock)
         self.spending = Spending(view, clock)
         self.plugins = Plugins(view, terms.plugins, self.proposer)
 
     def _agents(self, ports: Ports, terms: ReplicaTerms) -> Sessions:
         store, view, clock, telemetry, logs = ports.store, self.view, ports.clock, ports.telemetry, ports.logs
-        self.secrets = Secrets(store, view, clock, ports.vault)
+        self.secrets = Secrets(store, view, clock, ports.vault, hashlib.sha256(terms.store_id.encode()).digest())
         self.leftovers = Leftovers(store, view, ports.blobs, clock)
         rights = Rights(view, self.audit, self.alerts, telemetry)
         self.staging = Staging(view, ports.projects, telemetry)

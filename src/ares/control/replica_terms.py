@@ -6,23 +6,22 @@ from ares.control.execution.log_intake import LOG_BYTES_MAX
 from ares.control.execution.sessions import ACK_WITHIN_S
 from ares.control.execution.uploads import OUTPUT_BYTES_MAX
 from ares.control.scheduler.loop import LINGER_S
+from ares.control.scheduler.planner_link import PACE, PlannerPace
 from ares.control.scheduler.plugins import NO_PLUGINS, Loaded
-from ares.control.scheduler.proposer import PACE, PlannerPace
 from ares.control.scheduler.retries import RETRIES_PER_MINUTE
 from ares.control.submit.projects import PROJECT_BYTES_MAX
 from ares.core.access.certificates import LIFE_S
+from ares.model.access import Provider
 from ares.model.link import StoreLock
-from ares.model.provider import Provider
 from ares.model.timing import DEFAULT, Timing
 from ares.ports.audit import AuditPorts
 from ares.ports.blobs import Blobs
 from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock, Rng
-from ares.ports.decisions import DecisionLog
 from ares.ports.disk import Disk, Reserves
 from ares.ports.logs import Logs
 from ares.ports.notify import Notifier
-from ares.ports.planning import Planning
+from ares.ports.planning import DecisionLog, Planning
 from ares.ports.policy import CompiledRules
 from ares.ports.projects import ProjectFiles
 from ares.ports.provider import ProviderKeys
@@ -41,8 +40,8 @@ class Ports:
     telemetry: Telemetry
     logs: Logs
     blobs: Blobs
-    # Where plans are made.
-    planning: Planning
+    # Where plans are made: each is a planner, which plans for some of the jobs.
+    planning: tuple[Planning, ...]
     # Files that jobs start with; without it no project is kept.
     projects: ProjectFiles | None = None
     decisions: DecisionLog | None = None

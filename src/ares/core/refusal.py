@@ -17,7 +17,7 @@ AdmissionCode = Literal[
     "notify-on-array", "notify-unknown", "nvlink-without-gpus", "policy-rejected",
     "project-and-workdir", "project-unknown", "python-invalid",
     "reservation-not-yours", "reservation-over", "reservation-too-short", "reservation-too-small",
-    "reservation-unknown", "secret-target", "secret-too-large", "secret-twice", "secret-unknown",
+    "reservation-unknown", "runtime-invalid", "secret-target", "secret-too-large", "secret-twice", "secret-unknown",
     "sla-and-deadline", "sla-unknown", "toleration-not-yours", "unsafe-restart", "warn-after-limit", "workdir-dots",
 ]  # fmt: skip
 # A record that cannot be made or changed.

@@ -17,8 +17,10 @@ from ares.model.base import Record
 # Raise it with a field in a record that is written again (a job's state, a node, a reservation), if its loss or its old
 # value would break a promise. Format 2: what ranks of a gang that have ended handed over (JobState.outputs). Format 3:
 # jobs that wait for a person, a time or other jobs (WAITING, SKIPPED, JobState.needs_met, JobState.flow),
-# and what a job asks for by now (JobState.update).
-FORMAT: Final = 3
+# and what a job asks for by now (JobState.update). Format 4: jobs that have waited as long as they were to
+# (JobState.needs_overdue). Format 5: ranks that failed while it is not decided by which of them (JobState.failing), and
+# what starts a job's processes (JobSpec.runtime).
+FORMAT: Final = 5
 
 
 class StoreFormat(Record, frozen=True):

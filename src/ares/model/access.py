@@ -1,8 +1,11 @@
-"""Permissions: tokens at rest, and the principal that a request acts as."""
+"""Tenants and their users, tokens at rest, the principal that a request acts as, and trusted identity providers."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from ares.model.base import Record
+from msgspec import Meta
+
+from ares.model.base import Note, Record, Slug
+from ares.model.isolation import Isolation
 
 # "admin" is the platform's administrator; a tenant's own is "tenant-admin". Machines have roles of their own.
 Role = Literal["viewer", "submitter", "tenant-admin", "auditor", "operator", "admin", "node", "cluster"]
@@ -91,3 +94,83 @@ class Principal(Record, frozen=True):
     def author(self) -> str:
         """The author in records for people. The name of a token never stands alone: a token may have any name."""
         return f"{self.name} ({self.subject})" if self.name and not self.user else self.subject
+
+
+# ---- tenants and their users
+
+
+UserName = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@+-]*$(?!\n)")]
+
+
+class TenantRecord(Record, frozen=True):
+    """A tenant. Disabled, none of its credentials is accepted; what runs goes on."""
+
+    name: Slug
+    created_at: float = 0.0
+    created_by: str = ""
+    disabled: bool = False
+    note: Note = ""
+    # The isolation that its jobs need.
+    isolation: Isolation = "any"
+
+
+class UserRecord(Record, frozen=True):
+    """A person or a program of a tenant. Their tokens have at most this role."""
+
+    tenant: Slug
+    name: UserName
+    role: Role
+    # Drawn when the record is made: a name that is given out again names another user.
+    id: str = ""
+    # A program's account: no login, tokens only.
+    service: bool = False
+    team: Slug | None = None
+    # The user's identity at a provider: "issuer subject"; empty: tokens only.
+    identity: str = ""
+    disabled: bool = False
+    created_at: float = 0.0
+    created_by: str = ""
+
+
+class IdentityRecord(Record, frozen=True):
+    """The user that logs in by an identity of a provider: one user, of one tenant."""
+
+    identity: str
+    tenant: Slug
+    user: UserName
+
+
+# ---- identity providers
+
+
+# Algorithms with key pairs only: the key that checks such a signature cannot make one.
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+Words = Annotated[str, Meta(max_length=512)]
+
+
+class Provider(Record, frozen=True):
+    """An OpenID Connect provider. Keys come from `jwks_url` and from nowhere else."""
+
+    name: Slug
+    # Exactly as its tokens have them.
+    issuer: Words
+    audience: Words
+    jwks_url: Words
+    algorithms: tuple[Algorithm, ...] = ("RS256", "ES256", "EdDSA")
+    # For `ares login`; without them people bring their own signed tokens.
+    client_id: Words = ""
+    device_url: Words = ""
+    token_url: Words = ""
+    scopes: Words = "openid profile email offline_access"
+    # Which of the tokens of a login is sent to Ares.
+    send: Literal["id_token", "access_token"] = "id_token"
+    # The claim that names a user's tenant: with it a user's record must be of that tenant.
+    tenant_claim: Words = ""
+    # A person it vouches for gets a user's record at the first login, in this tenant or the claimed one.
+    create: bool = False
+    tenant: Slug | None = None
+    role: Role = "viewer"
+    # Roles by what a claim says (the first in this order that it has); a person with none of them is not let in.
+    role_claim: Words = ""
+    roles: dict[str, Role] = {}
+    name_claim: Words = "preferred_username"

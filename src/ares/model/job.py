@@ -100,6 +100,20 @@ class Gang(Record, frozen=True):
     resize_signal: WarnSignal | None = None
 
 
+class RuntimeWish(Record, frozen=True):
+    """What starts the processes of each rank: the launcher of a framework, or one that a plugin adds."""
+
+    kind: Annotated[str, Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$(?!\n)")]
+    # Processes of each rank; left out: one for each of its GPUs, or one.
+    procs: Annotated[int, Meta(ge=1, le=RANKS_MAX)] | Literal["gpus"] | None = None
+    # The program goes on with other ranks when the gang grows or shrinks.
+    elastic: bool = False
+    # Of MPI: whose launcher the nodes have.
+    flavour: Annotated[str, Meta(max_length=63)] = ""
+    # Of Ray: CPUs of the first rank that tasks may use; left out: all that it has.
+    head_cpus: Annotated[int, Meta(ge=0, le=4096)] | None = None
+
+
 class TopologyWish(Record, frozen=True):
     """How close together a job's GPUs and ranks must be, or should be."""
 
@@ -247,7 +261,7 @@ class JobSpec(Record, frozen=True):
     restart: Restart = "on-failure"
     retry: RetryPolicy = RetryPolicy()
     time_limit_s: TimeLimit | None = None
-    # Off by default: a program without a handler would die of it.
+    # Sent to the processes that have a handler for it.
     warn: Warn | None = None
     # Seconds between SIGTERM and SIGKILL.
     grace_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 30.0
@@ -319,6 +333,8 @@ class JobSpec(Record, frozen=True):
     children: Annotated[int, Meta(ge=0, le=CHILDREN_MAX)] = 0
     # None: the programs of the node.
     python: PythonEnvironment | None = None
+    # None: the command is started on every rank as it is.
+    runtime: RuntimeWish | None = None
 
 
 def projects_of(spec: JobSpec) -> tuple[Sha256, ...]:

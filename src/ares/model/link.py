@@ -94,6 +94,8 @@ class Exited(Record, frozen=True, tag="exited"):
     outputs: Annotated[tuple[OutputFile, ...], Meta(max_length=_FILES_MAX)] = ()
     # Bytes of output that the control plane could not keep for so long that they are given up.
     log_lost: Number = 0
+    # The rank that failed before it and took it along, as far as its runtime knows.
+    blames: Rank | None = None
 
 
 class Fenced(Record, frozen=True, tag="fenced"):
@@ -106,14 +108,21 @@ class Fenced(Record, frozen=True, tag="fenced"):
     log_lost: Number = 0
 
 
+# Begin and end in a log, and the most of them in one piece of it.
+LogRange = tuple[Number, Number]
+STDERR_RANGES_MAX = 4096
+
+
 class LogChunk(Record, frozen=True, tag="log"):
-    """Output bytes at an absolute offset: repeats and overlaps are harmless."""
+    """Output bytes at an absolute offset: repeats and overlaps are harmless. `stderr`: which of them were written to
+    stderr, in the order of the log; agents of an earlier version do not tell."""
 
     ref: AttemptRef
     rank: Rank
     attempt: Rank
     offset: Number
     data: _Chunk
+    stderr: Annotated[tuple[LogRange, ...], Meta(max_length=STDERR_RANGES_MAX)] = ()
 
 
 class OutputChunk(Record, frozen=True, tag="output"):
@@ -218,6 +227,8 @@ class Start(Record, frozen=True, tag="start"):
     secrets: tuple[SecretGiven, ...] = ()
     # Why the secrets cannot be given: the attempt must not start.
     secrets_trouble: str = ""
+    # By which the ranks of a job with a runtime know each other.
+    key: str = ""
     # How often the job was updated: an attempt that runs takes the time limit of a newer one.
     updates: int = 0
 

@@ -77,6 +77,19 @@ class ExitInfo(Record, frozen=True):
     message: Words = ""
     max_rss_mib: Number | None = None
     cpu_s: Instant | None = None
+    # Another attempt would end in the same way, wherever it runs.
+    lasting: bool = False
+
+
+class RankEnd(Record, frozen=True):
+    """How a rank of a gang failed, kept until it is known which rank made the others fail."""
+
+    rank: int
+    exit: ExitInfo
+    # By its agent's clock, as far as that is believed.
+    at: float
+    # The rank that failed before it, by the word of its runtime.
+    blames: int | None = None
 
 
 class OutputFile(Record, frozen=True):
@@ -140,6 +153,8 @@ class JobState(Record, frozen=True):
     value: Any = None
     # Files that ended ranks handed over while other ranks still run. They become visible with the result, or never.
     outputs: tuple[OutputFile, ...] = ()
+    # Ranks of the attempt that have failed, while its end is not decided.
+    failing: tuple[RankEnd, ...] = ()
     # Where the ranks of a gang meet, on the node of its first placement.
     master_port: int = 0
     # The number of the alternative the attempt was given: 0 is what the job asked for first.
@@ -198,6 +213,8 @@ class JobState(Record, frozen=True):
     held_by: str = ""
     # What it needs is met: that is decided once, whatever becomes of the jobs that met it.
     needs_met: bool = False
+    # It has waited for them as long as it was to: what has not happened by now does not count any more.
+    needs_overdue: bool = False
     # The workflow it belongs to, and whether it runs when the others of it have ended.
     flow: str | None = None
     is_finally: bool = False
@@ -335,8 +352,8 @@ class LeaderRecord(Record, frozen=True):
 EventKind = Literal[
     "submitted", "bound", "started", "succeeded", "failed", "retrying", "requeued",
     "lease-lost", "cancelled", "released", "retry-requested", "unknown", "restarted", "preempted",
-    "preempting", "rank-started", "rank-exited", "resized", "held", "unheld", "ready", "unmet",
-    "updated", "requeue-requested",
+    "preempting", "rank-started", "rank-exited", "resized", "held", "unheld", "ready", "overdue",
+    "unmet", "updated", "requeue-requested",
 ]  # fmt: skip
 
 

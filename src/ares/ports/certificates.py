@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from ares.model.base import Record
-from ares.model.machine import MachineRole, Presented
+from ares.model.node import MachineRole, Presented
 
 
 class Signed(Record, frozen=True):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ares.model.entry.job_session import GpuReading
+from ares.model.job_session import GpuReading
 from ares.model.node import Gpu, NumaNode
 
 

@@ -1,13 +1,22 @@
 """Runs processes on this machine, contained so that nothing outlives its attempt."""
 
+import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
-from typing import Literal, Protocol, runtime_checkable
+from typing import Final, Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from ares.model.isolation import Isolation, Network
 from ares.model.node import Containment
+
+# The index beside a log, named by this ending: which bytes of the log were written to stderr, by records of begin and
+# length in the order of the log. The length STDERR_UNKNOWN: from there on there is more, and where is not known yet.
+STDERR_INDEX: Final = ".err"
+STDERR_RECORD: Final = struct.Struct("<QQ")
+STDERR_UNKNOWN: Final = 2**64 - 1
+# No index has more records. What comes after counts as stdout.
+STDERR_RECORDS_MAX: Final = 100_000
 
 
 class Pin(msgspec.Struct, frozen=True, gc=False):
@@ -39,7 +48,8 @@ class NodeFolder(msgspec.Struct, frozen=True, gc=False):
 
 
 class Launch(msgspec.Struct, frozen=True, gc=False):
-    """Everything needed to start one attempt's rank. Output goes to `log_path`, appended.
+    """Everything needed to start one attempt's rank. Output goes to `log_path`, appended. What is written to stderr is
+    told apart by the index beside it (STDERR_INDEX), unless `stderr_path` names another file for it.
 
     `deadline` is a reading of `Clock.monotonic`: the supervisor of the process kills it then, without the agent's help,
     so that a frozen agent's jobs die when their right to run ends."""
@@ -55,6 +65,7 @@ class Launch(msgspec.Struct, frozen=True, gc=False):
     file_bytes_max: int
     processes_max: int
     open_files_max: int
+    stderr_path: str = ""
     deadline: float = inf
     # The most CPU time the attempt gets, also where CPUs are idle; 0 sets no such limit.
     cpu_limit_milli: int = 0
@@ -173,8 +184,8 @@ class Running(Protocol):
         """Sends the signal to the main process's group."""
         ...
 
-    def catches(self, signum: int) -> bool:
-        """Whether the main process has a handler for the signal by now, and would not die of it."""
+    def tell(self, signum: int) -> None:
+        """Sends the signal to each process of the attempt that has a handler for it by now, and to no other."""
         ...
 
     def kill(self) -> None:

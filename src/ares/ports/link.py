@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from ares.model.entry.job_session import SideCommand, SideMessage
+from ares.model.job_session import SideCommand, SideMessage
 from ares.model.link import (
     AgentFrame,
     CertifyReply,
@@ -16,6 +16,7 @@ from ares.model.link import (
     JoinReply,
     JoinRequest,
     ServerFrame,
+    StoreLock,
 )
 
 
@@ -107,12 +108,16 @@ class RegistryRefused(Exception):
     """The registry does not have it, or does not give it, in words. Asking again would not help."""
 
 
+class RegistryBarred(Exception):
+    """This node's operator does not let it ask there, in words. Another node may."""
+
+
 class RegistryUnreachable(Exception):
     """It cannot be had now, in words."""
 
 
 class Registry(Protocol):
-    """Blocking: called in threads. Raises RegistryRefused and RegistryUnreachable."""
+    """Blocking: called in threads. Raises RegistryRefused, RegistryBarred and RegistryUnreachable."""
 
     def manifest(self, host: str, name: str, version: str) -> bytes:
         """The manifest or index of that tag or digest, as it came."""
@@ -120,4 +125,13 @@ class Registry(Protocol):
 
     def save(self, host: str, name: str, digest: str, size: int, path: Path, wanted: Callable[[], bool]) -> None:
         """A blob as a new file, of exactly that size. It ends early when it is not wanted any more."""
+        ...
+
+
+# ---- a witness
+
+
+class Witness(Protocol):
+    async def free(self, lock: StoreLock) -> bool:
+        """True only if no process held the lock at some moment during this call. When in doubt: False."""
         ...

@@ -1,5 +1,6 @@
 """Where job output is kept. Never in the store of record."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -7,14 +8,30 @@ class Logs(Protocol):
     """Output per (tenant, job, attempt, rank), addressed by byte offset."""
 
     def append(
-        self, tenant: str, job: str, attempt: int, rank: int, offset: int, data: bytes, *, note: bool = False
+        self,
+        tenant: str,
+        job: str,
+        attempt: int,
+        rank: int,
+        offset: int,
+        data: bytes,
+        *,
+        note: bool = False,
+        stderr: Sequence[tuple[int, int]] = (),
     ) -> int:
         """Writes at `offset`; repeats are harmless, and with a gap nothing is written. Returns the size kept
         now, which says where to go on from. Raises OSError when it cannot be kept. A `note` is a line of Ares' own,
-        for which there is room when there is none for output."""
+        for which there is room when there is none for output. `stderr`: begin and end of what was written to stderr, in
+        the order of the log."""
         ...
 
     def read(self, tenant: str, job: str, attempt: int, rank: int, offset: int, limit: int) -> bytes: ...
+
+    def stderr(
+        self, tenant: str, job: str, attempt: int, rank: int, begin: int, end: int
+    ) -> tuple[tuple[int, int], ...]:
+        """Begin and end of what was written to stderr, as far as it lies there. Old logs do not tell."""
+        ...
 
     def size(self, tenant: str, job: str, attempt: int, rank: int) -> int: ...
 

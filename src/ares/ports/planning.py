@@ -1,7 +1,4 @@
-"""Where plans are made: apart from the serving process, so that serving never waits for it.
-
-Messages are bytes to this port. A planner may die, hang and come back at any time; it then knows nothing.
-"""
+"""Where plans are made, apart from the serving process, so that serving never waits; and where decisions are kept."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -36,3 +33,16 @@ class Planning(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+# ---- where decisions are kept
+
+
+class DecisionLog(Protocol):
+    def append(self, decision: str, job: str, make: Callable[[], bytes]) -> None:
+        """Returns at once and never fails; `make` gives the bytes when they are written. May be dropped."""
+        ...
+
+    async def find(self, name: str) -> bytes | None:
+        """The newest record of a decision or of a job."""
+        ...

@@ -2,7 +2,7 @@
 
 from typing import Literal, Protocol
 
-from ares.model.provider import Provider
+from ares.model.access import Provider
 
 # "kid": the provider has no such key; "keys": its keys could never be fetched.
 Checked = Literal["good", "signature", "kid", "keys"]

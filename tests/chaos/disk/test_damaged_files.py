@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.adapters.decisions.files import FileDecisions
+from ares.adapters.decisions import FileDecisions
 from ares.adapters.logs.files import FileLogs
 from ares.agent.link import identity
 from ares.app import connection_file

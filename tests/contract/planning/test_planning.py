@@ -102,6 +102,28 @@ async def test_news_adds_to_what_was_told(place: Place) -> None:
     assert [(one.job, one.placements[0].node) for one in answer.plan.placed] == [("job1", "b"), ("job2", "b")]
 
 
+async def test_one_of_several_fills_its_own_nodes_first_and_proposes_its_part(place: Place) -> None:
+    await place.planning.open()
+    for whose, node in ((1, "b"), (0, "a")):
+        rules = PlannerRules(Profile(max_placements_per_cycle=6), planner=whose, planners=2)
+        told = msgspec.structs.replace(everything(), rules=rules, homes={"a": 0, "b": 1})
+        answer = await ask(place.planning, Question(told, PlanRequest(NOW, LONG_S, keep=64)))
+        assert answer.plan is not None
+        # Two fit on a node; the third spills. Both planners together place as many at once as one would.
+        nodes = [placed.placements[0].node for placed in answer.plan.placed]
+        assert (nodes[:2], len(nodes)) == ([node, node], 3)
+        assert set(nodes) == {"a", "b"}
+
+
+async def test_jobs_that_wait_with_another_planner_are_not_placed(place: Place) -> None:
+    await place.planning.open()
+    jobs = tuple(JobNews(state, foreign=number % 2 == 1) for number, state in enumerate(JOBS))
+    told = msgspec.structs.replace(everything(), jobs=jobs)
+    answer = await ask(place.planning, Question(told, PlanRequest(NOW, LONG_S)))
+    assert answer.plan is not None
+    assert [placed.job for placed in answer.plan.placed] == ["job0", "job2", "job4"]
+
+
 async def test_a_planner_that_died_is_lost_and_the_next_one_knows_nothing(place: Place) -> None:
     await place.planning.open()
     life = place.planning.life

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ares.adapters.secrets.rings import FileRing, MemoryRing
-from ares.adapters.secrets.vault import EnvelopeVault
+from ares.adapters.secrets import EnvelopeVault, FileRing, MemoryRing
 from ares.model.secret import Secret
 from ares.ports.secrets import Sealed, Tampered, UnknownKey, VaultError
 

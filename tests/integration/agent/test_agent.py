@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -177,12 +178,14 @@ async def test_a_late_warning_leaves_the_job_all_of_its_time(
     """The agent is held up beyond the time limit, so that warning and end are both due when it goes on."""
     told: list[tuple[signal.Signals, float]] = []
 
-    def telling(process: AttemptProcess, number: signal.Signals) -> None:
-        told.append((number, asyncio.get_running_loop().time()))
-        send(process, number)
+    for way in ("signal", "tell"):
+        send = getattr(AttemptProcess, way)
 
-    send = AttemptProcess.signal
-    monkeypatch.setattr(AttemptProcess, "signal", telling)
+        def noting(process: AttemptProcess, number: signal.Signals, send: Any = send) -> None:
+            told.append((number, asyncio.get_running_loop().time()))
+            send(process, number)
+
+        monkeypatch.setattr(AttemptProcess, way, noting)
     script = "trap 'echo warned' USR1; trap '' TERM; echo armed; while :; do sleep 0.05; done"
     start = plane.start(
         "j1", "sh", "-c", script, time_limit_s=3.0, warn=Warn(signal="SIGUSR1", before_s=1.0), grace_s=0.1

@@ -9,7 +9,7 @@ import pytest
 
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.links.grpc import GrpcLink, spread
-from ares.adapters.store.memory.store import MemoryStore
+from ares.adapters.store.memory import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.control.access.machines import MachineAuthority
 from ares.control.execution.enrolment import SessionRefused

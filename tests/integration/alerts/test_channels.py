@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ares.adapters.alerts.notifier import ChannelNotifier, Email, Smtp, Webhook
+from ares.adapters.alerts import ChannelNotifier, Email, Smtp, Webhook
 from ares.model.alert import ChannelRecord, Notice
 from ares.ports.notify import NotDelivered
 from tests.integration.api.world import World, open_world

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ares import AsyncClient
-from ares.adapters.alerts.notifier import ChannelNotifier, Smtp
+from ares.adapters.alerts import ChannelNotifier, Smtp
 from ares.app import main
 from tests.integration.api.world import World
 

@@ -12,7 +12,7 @@ from ares.api.projects import ProjectEntry, ProjectManifest
 from ares.control.execution.staging import Staging
 from ares.control.state.project_cleanup import ProjectCleanup
 from ares.core import keys
-from ares.core.project.manifest import read_manifest, write_manifest
+from ares.core.project import read_manifest, write_manifest
 from ares.core.refusal import Refusal
 from ares.edge.client.aio import AsyncClient
 from ares.edge.client.errors import ApiError

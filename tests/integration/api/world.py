@@ -16,13 +16,12 @@ from ares.adapters.audit.signing import Ed25519Signer
 from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.logs.files import FileLogs
-from ares.adapters.oidc.keys import JwksKeys
+from ares.adapters.oidc import JwksKeys
 from ares.adapters.planning.inline import InlinePlanning
-from ares.adapters.policy.cel import CelRules
-from ares.adapters.projects.files import FileProjects
-from ares.adapters.secrets.rings import MemoryRing
-from ares.adapters.secrets.vault import EnvelopeVault
-from ares.adapters.store.memory.store import MemoryStore
+from ares.adapters.policy import CelRules
+from ares.adapters.projects import FileProjects
+from ares.adapters.secrets import EnvelopeVault, MemoryRing
+from ares.adapters.store.memory import MemoryStore
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.control.execution.transitions import JobChange, Transitions, Written
 from ares.control.planner.mirror import Mirror
@@ -37,8 +36,7 @@ from ares.core.refusal import Refusal
 from ares.edge.rest.api import ApiServices, ApiSettings, services_of
 from ares.edge.rest.app import build_app
 from ares.edge.rest.http.server import HttpServer
-from ares.model.access import Principal, Role, TokenRecord
-from ares.model.provider import Provider
+from ares.model.access import Principal, Provider, Role, TokenRecord
 from ares.model.state import ExitInfo, JobState, Placement
 from ares.ports.audit import AuditPorts
 from ares.ports.store import Put
@@ -123,7 +121,7 @@ async def open_world(
             logs=logs,
             blobs=blobs,
             projects=FileProjects(folder / "outputs"),
-            planning=InlinePlanning(lambda: Mirror(clock.monotonic).handle, clock),
+            planning=(InlinePlanning(lambda: Mirror(clock.monotonic).handle, clock),),
             audit=audited,
             rules=CelRules(),
             vault=EnvelopeVault(MemoryRing()),

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace as put
 
 from ares.check.replay.checker import Checker
+from ares.check.replay.rules import ReplayVerdict
 from ares.check.replay.trace import Trace, TraceJob, fleet, in_order
-from ares.check.replay.verdict import ReplayVerdict
 from ares.model.job import JobSpec, Resources
 from ares.sim.study.runs import cut
 from ares.sim.traces.engine import EventOrder, ReplayOptions, replay

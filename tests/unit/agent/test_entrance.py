@@ -11,7 +11,7 @@ from ares.agent.attempts.attempts import Attempts
 from ares.agent.entry import entrance as module
 from ares.agent.entry.entrance import Entrance
 from ares.agent.settings import AgentSettings
-from ares.model.entry.job_session import (
+from ares.model.job_session import (
     SESSIONS_PER_ATTEMPT_MAX,
     SESSIONS_PER_NODE_MAX,
     SESSIONS_PER_TENANT_MAX,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ares.agent.entry.job_session import JobSession
-from ares.model.entry.job_session import (
+from ares.model.job_session import (
     RING_BYTES,
     WINDOW_BYTES,
     SessionDetach,

@@ -27,3 +27,27 @@ def test_no_look_for_garbage_meets_very_many_new_objects() -> None:
     # Until 0.1 there was none among two million: the next one looked at all of them.
     assert 0 < middle < 60_000
     assert whole == 0
+
+
+_ARRAYS = """
+import resource, sys
+import numpy as np
+from ares.app.processes import keep_freed_memory
+if sys.argv[1] == "kept":
+    keep_freed_memory()
+np.ones(200_000)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(100):
+    np.ones(40_000) + np.ones(40_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_memory_of_arrays_is_used_again() -> None:
+    """Columns of 40,000 nodes, again and again: their pages are asked of the system once."""
+    faults: dict[str, int] = {}
+    for how in ("kept", "given back"):
+        done = subprocess.run([sys.executable, "-c", _ARRAYS, how], capture_output=True, text=True, check=True)
+        faults[how] = int(done.stdout)
+    assert faults["kept"] < 1000, faults
+    assert faults["kept"] < faults["given back"] / 5, faults

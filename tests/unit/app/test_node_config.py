@@ -94,3 +94,10 @@ def test_defaults(tmp_path: Path) -> None:
 def test_mistakes_are_named(tmp_path: Path, flags: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         described(tmp_path, **flags)
+
+
+@pytest.mark.parametrize("planners", ["0", "17", "many"])
+def test_planners_are_bounded(tmp_path: Path, planners: str) -> None:
+    with pytest.raises(ConfigError, match=r"scheduler\.planners"):
+        load(None, {"home": str(tmp_path), "scheduler.planners": planners}, {})
+    assert load(None, {"home": str(tmp_path)}, {"ARES_SCHEDULER__PLANNERS": "4"}).scheduler.planners == 4

@@ -6,7 +6,6 @@ jobs, and the scheduler's picture of the cluster is the one a fresh look at the 
 """
 
 import asyncio
-import dataclasses
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -16,8 +15,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from ares.adapters.store.memory import StoreFault
-from ares.adapters.store.memory.store import Faults
+from ares.adapters.store.memory import Faults, StoreFault
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import View
 from ares.control.submit.submit import AcceptedJob, SubmitRequest
@@ -300,7 +298,7 @@ def picture(planner: LiveCluster, now: float) -> dict[str, Any]:
 def _settled(one: Holding) -> Holding:
     """Without the guess when a job ends that has outlived its estimate: it goes by when the replica looked last."""
     outlived = one.ends_at is not None and one.runs_s is not None and one.ends_at > one.since + one.runs_s
-    return dataclasses.replace(one, ends_at=None) if outlived else one
+    return replace(one, ends_at=None) if outlived else one
 
 
 @pytest.mark.parametrize("seed", [*range(8), *(pytest.param(n, marks=pytest.mark.soak) for n in range(8, 64))])

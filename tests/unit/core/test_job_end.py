@@ -2,8 +2,7 @@
 
 import pytest
 
-from ares.core.alerts.due import marked
-from ares.core.alerts.job_end import due_notices, notice_of_end, refused
+from ares.core.alerts import due_notices, marked, notice_of_end, refused
 from ares.model.alert import ChannelRecord
 from ares.model.job import JobSpec
 from ares.model.state import ExitInfo, JobState, Phase

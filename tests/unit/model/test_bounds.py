@@ -10,7 +10,7 @@ from msgspec import inspect
 
 from ares.control.execution.enrolment import SessionRefused
 from ares.edge.grpc.frames import read_frame
-from ares.model.entry.job_session import ClientFrame, SideMessage
+from ares.model.job_session import ClientFrame, SideMessage
 from ares.model.link import AgentFrame, CertifyRequest, Hello, JoinRequest
 from ares.model.node import NodeInfo, NodeRecord
 
@@ -30,6 +30,9 @@ def _unbounded(kind: Any, where: str, seen: frozenset[type]) -> Iterator[str]:
             if kind.max_length is None:
                 yield where
             yield from _unbounded(kind.item_type, f"{where}[]", seen)
+        case inspect.TupleType():
+            for place, item in enumerate(kind.item_types):
+                yield from _unbounded(item, f"{where}[{place}]", seen)
         case inspect.DictType():
             if kind.max_length is None:
                 yield where

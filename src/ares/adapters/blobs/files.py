@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from ares.adapters.disk_quota import TenantRoom
-from ares.adapters.folders import checked, entered, of_job, write_all
+from ares.adapters.disk import TenantRoom, checked, entered, of_job, write_all
 from ares.model.link import AttemptRef
 from ares.model.state import Fence, OutputFile
 from ares.ports.blobs import Mismatch

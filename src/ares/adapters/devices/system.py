@@ -12,7 +12,7 @@ from ares.core.topology import parse_nvidia, parse_rocm
 from ares.core.topology.cards import Card, Matrix, Slice, canonical_bus, mig_kind
 from ares.core.topology.links import UNKNOWN
 from ares.core.topology.parse_nccl import parse_nccl
-from ares.model.entry.job_session import GpuReading
+from ares.model.job_session import GpuReading
 from ares.model.node import Gpu, NumaNode
 from ares.ports.devices import Accelerators
 

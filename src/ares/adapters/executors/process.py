@@ -31,13 +31,8 @@ class AttemptProcess:
     def signal(self, signum: int) -> None:
         self._say(b"S" + bytes((signum,)))
 
-    def catches(self, signum: int) -> bool:
-        try:
-            with open(f"/proc/{self.pid}/status", "rb") as file:
-                caught = next((int(line.split()[1], 16) for line in file if line.startswith(b"SigCgt:")), 0)
-        except OSError:
-            return False
-        return bool(caught >> (signum - 1) & 1)
+    def tell(self, signum: int) -> None:
+        self._say(b"T" + bytes((signum,)))
 
     def kill(self) -> None:
         self._say(b"K")
@@ -117,8 +112,9 @@ class SlotProcess:
             launch.file_bytes_max, launch.processes_max, launch.open_files_max,
         )  # fmt: skip
         request = (
-            list(launch.argv), dict(launch.env), launch.cwd, launch.log_path, limits, launch.deadline,
-            launch.oom_score_adj, (launch.pin.node, launch.pin.cpus, launch.pin.required) if launch.pin else None,
+            list(launch.argv), dict(launch.env), launch.cwd, launch.log_path, launch.stderr_path, limits,
+            launch.deadline, launch.oom_score_adj,
+            (launch.pin.node, launch.pin.cpus, launch.pin.required) if launch.pin else None,
             list(launch.folders), asked.cell.cage,
         )  # fmt: skip
         self._asked = asked

@@ -11,7 +11,7 @@ import msgspec
 
 from ares.adapters.links.diagnosis import diagnosis
 from ares.core.access.certificates import CONTROL_PLANE
-from ares.model.entry.job_session import SideCommand, SideMessage
+from ares.model.job_session import SideCommand, SideMessage
 from ares.model.link import (
     AgentFrame,
     CertifyReply,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ares.adapters.links.diagnosis import of_certificate
-from ares.core.net.addresses import is_loopback
+from ares.core.net import is_loopback
 from ares.ports.link import LinkBroken, LinkRefused
 
 _TIMEOUT_S: Final = 10.0

@@ -10,11 +10,11 @@ import os
 import re
 import struct
 import time
-from collections.abc import Generator
+from bisect import bisect_right
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
-from ares.adapters.disk_quota import TenantRoom
-from ares.adapters.folders import entered, of_job, write_all
+from ares.adapters.disk import TenantRoom, entered, of_job, write_all
 
 _LOG_NAME = re.compile(r"(\d{1,9})-(\d{1,9})\.log", re.ASCII)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -23,6 +23,10 @@ _NUMBER_MAX = 999_999_999
 # A mark is written when output goes on in another minute: when, and at which offset.
 _MARK_S = 60.0
 _MARK = struct.Struct("<dQ")
+# Begin and end of what was written to stderr.
+_RANGE = struct.Struct("<QQ")
+_RANGES_MAX = 100_000
+_RANGES_READ = 1024
 # More than two months of output in every minute.
 _MARKS_MAX = 100_000
 
@@ -36,7 +40,16 @@ class FileLogs:
         self._room = room or TenantRoom()
 
     def append(
-        self, tenant: str, job: str, attempt: int, rank: int, offset: int, data: bytes, *, note: bool = False
+        self,
+        tenant: str,
+        job: str,
+        attempt: int,
+        rank: int,
+        offset: int,
+        data: bytes,
+        *,
+        note: bool = False,
+        stderr: Sequence[tuple[int, int]] = (),
     ) -> int:
         """Keeps only bytes beyond the end: a repeat changes nothing. With a gap nothing is written, and
         the returned size says where to go on from."""
@@ -59,6 +72,9 @@ class FileLogs:
                 now = time.time()
                 if size and known.st_mtime // _MARK_S != now // _MARK_S:
                     self._mark(folder, tenant, f"{attempt}-{rank}.times", now, size)
+                if stderr:
+                    # Ahead of the bytes: a reader that finds those finds what they are.
+                    self._tell_apart(folder, tenant, f"{attempt}-{rank}.err", stderr, size, size + len(fresh))
                 return write_all(fd, fresh, size)
             finally:
                 os.close(fd)
@@ -81,6 +97,43 @@ class FileLogs:
                 os.write(fd, _MARK.pack(now, size))
             finally:
                 os.close(fd)
+
+    def _tell_apart(
+        self, folder: int, tenant: str, name: str, ranges: Sequence[tuple[int, int]], begin: int, end: int
+    ) -> None:
+        """Notes the ranges between `begin` and `end`. They stay in order and apart, whatever an agent says: of a piece
+        that came twice, the first counts. Where there is no room for that, the output is kept all the same."""
+        with contextlib.suppress(OSError):
+            fd = os.open(name, _WRITE, 0o600, dir_fd=folder)
+            try:
+                records = os.fstat(fd).st_size // _RANGE.size
+                if records:
+                    last = _RANGE.unpack(os.pread(fd, _RANGE.size, (records - 1) * _RANGE.size))
+                    begin = max(begin, last[1])
+                fresh = list[bytes]()
+                for low, high in ranges[: max(0, _RANGES_MAX - records)]:
+                    if max(begin, low) < min(end, high):
+                        fresh.append(_RANGE.pack(max(begin, low), min(end, high)))
+                        begin = high
+                if fresh:
+                    self._room.charge(tenant, len(fresh) * _RANGE.size, files=not records)
+                    # Over what is left of a record that a full disk cut off.
+                    write_all(fd, memoryview(b"".join(fresh)), records * _RANGE.size)
+            finally:
+                os.close(fd)
+
+    def stderr(
+        self, tenant: str, job: str, attempt: int, rank: int, begin: int, end: int
+    ) -> tuple[tuple[int, int], ...]:
+        with self._job_dir(tenant, job) as folder:
+            if folder is None:
+                return ()
+            try:
+                fd = os.open(f"{attempt}-{rank}.err", _READ, dir_fd=folder)
+            except FileNotFoundError:
+                return ()
+            with open(fd, "rb", buffering=0) as file:
+                return tuple(_between(file.fileno(), begin, end))
 
     def offset_since(self, tenant: str, job: str, attempt: int, rank: int, at: float) -> int:
         with self._job_dir(tenant, job) as folder:
@@ -132,6 +185,23 @@ class FileLogs:
 
     def _job_dir(self, tenant: str, job: str, *, create: bool = False) -> contextlib.AbstractContextManager[int | None]:
         return entered(self._root, of_job(tenant, job), create=create)
+
+
+def _between(fd: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The ranges of an index that lie there, cut to it."""
+
+    def ends(place: int) -> int:
+        return _RANGE.unpack(os.pread(fd, _RANGE.size, place * _RANGE.size))[1]
+
+    records = min(_RANGES_MAX, os.fstat(fd).st_size // _RANGE.size)
+    place = bisect_right(range(records), begin, key=ends)
+    while place < records:
+        raw = os.pread(fd, min(_RANGES_READ, records - place) * _RANGE.size, place * _RANGE.size)
+        for low, high in _RANGE.iter_unpack(raw):
+            if low >= end:
+                return
+            yield max(begin, low), min(end, high)
+        place += _RANGES_READ
 
 
 def _log_name(attempt: int, rank: int) -> str:

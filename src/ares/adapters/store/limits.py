@@ -71,19 +71,28 @@ def _check_keys(keys: list[str]) -> int:
 
 
 def _check_branch(ops: Sequence[Op]) -> int:
-    puts = [op for op in ops if isinstance(op, Put)]
-    deleted = [op for op in ops if isinstance(op, Delete)] if len(puts) < len(ops) else []
-    # The empty prefix is that of all keys.
-    size = _check_keys([op.key for op in ops if op.key or not (isinstance(op, Delete) and op.prefix)])
-    lengths = [len(op.value) for op in puts]
-    if lengths and max(lengths) > VALUE_BYTES_MAX:
-        key, length = next((op.key, length) for op, length in zip(puts, lengths, strict=True) if length == max(lengths))
-        raise StoreError(f"value of {key!r} refused: {length} bytes, at most {VALUE_BYTES_MAX}")
-    written = {op.key for op in puts}
-    if len(written) < len(puts):
-        twice = next(key for key, times in Counter(op.key for op in puts).items() if times > 1)
+    keys: list[str] = []
+    written: set[str] = set()
+    deleted: list[Delete] = []
+    size = puts = 0
+    for op in ops:
+        if isinstance(op, Put):
+            puts += 1
+            length = len(op.value)
+            if length > VALUE_BYTES_MAX:
+                raise StoreError(f"value of {op.key!r} refused: {length} bytes, at most {VALUE_BYTES_MAX}")
+            size += length
+            written.add(op.key)
+        elif isinstance(op, Delete):
+            deleted.append(op)
+            # The empty prefix is that of all keys.
+            if op.prefix and not op.key:
+                continue
+        keys.append(op.key)
+    size += _check_keys(keys)
+    if len(written) < puts:
+        twice = next(key for key, times in Counter(op.key for op in ops if isinstance(op, Put)).items() if times > 1)
         raise StoreError(f"transaction refused: it writes {twice!r} twice")
-    size += sum(lengths)
     for op in deleted:
         if op.key in written or (op.prefix and any(key.startswith(op.key) for key in written)):
             raise StoreError(f"transaction refused: it writes and deletes {op.key!r}")

@@ -9,8 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 from ares.core import store_format as formats
 from ares.core.keys import FORMAT
 from ares.ports.clock import Clock
-from ares.ports.snapshot import Progress, Snapshot
-from ares.ports.store import Compare, Put, Store, StoreError, StoreUnavailable, StoreVersionRefused
+from ares.ports.store import Compare, Progress, Put, Snapshot, Store, StoreError, StoreUnavailable, StoreVersionRefused
 
 if TYPE_CHECKING:
     import grpc

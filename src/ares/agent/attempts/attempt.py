@@ -63,6 +63,8 @@ class Attempt:
     began: float = 0.0
     # Why the attempt may not go on. With it the end is reported as Fenced, not as Exited.
     fenced: str = ""
+    # The rank that failed before it, by its runtime's word.
+    blames: int | None = None
     # It reached its time limit.
     timed_out: bool = False
     # It was told to end.

@@ -9,14 +9,15 @@ import msgspec
 from ares.agent.attempts.attempt import Attempt, OpenDoor, no_door
 from ares.agent.attempts.ending import Farewell, end, farewell_of
 from ares.agent.attempts.exits import exit_info, not_prepared, not_started, starts_once, unkept
-from ares.agent.attempts.gang_place import file_of, take_world
+from ares.agent.attempts.gang_place import take_world
 from ares.agent.attempts.launch import launch_of
 from ares.agent.attempts.owners import NoUidLeft
 from ares.agent.attempts.recent import RecentSet
+from ares.agent.attempts.runtime import NoRuntime, equipped, noted
 from ares.agent.attempts.secret_store import Shelter, Uncovered
 from ares.agent.attempts.time_limit import arm, take_limit
 from ares.agent.attempts.workspace import Workspace, written_in
-from ares.agent.files.job_files import read_result, write_whole
+from ares.agent.files.job_files import read_result
 from ares.agent.files.log_shipping import Shipping
 from ares.agent.files.outputs import Collect, collect
 from ares.agent.files.spool import OutputPace, Tail
@@ -65,7 +66,7 @@ class Attempts:
         self._preparation = preparation or Preparation(None, None)
         self._open_door = open_door
         self._shipping = Shipping(mailbox, clock, settings.log_wait_s)
-        self.uploads = AttemptUploads(mailbox, collect, self._handed_over)
+        self.uploads = AttemptUploads(mailbox, collect, self._handed_over, workspace.has_outputs)
         self.incarnation = 0
         self.leaving = False
         self._live: dict[Key, Attempt] = {}
@@ -215,11 +216,10 @@ class Attempts:
         try:
             launch = launch_of(start, folder, self._info, self._settings, attempt.deadline)
             self._workspace.create(folder, launch.uid, fresh=written_in(start))
-            if start.spec.gang is not None:
-                write_whole(folder.world, file_of(start.world, start.placement.rank))
+            launch = equipped(launch, start, folder, self._run_right.holds_by_s)
             attempt.cover = self._shelter.cover(start, folder, self._clock)
             attempt.door = self._open_door(attempt, launch.uid)
-        except (OSError, Uncovered, NoUidLeft) as error:
+        except (OSError, Uncovered, NoUidLeft, NoRuntime) as error:
             self._end(attempt, not_prepared(error))
             return
         if attempt.cover is not None:
@@ -237,7 +237,8 @@ class Attempts:
         try:
             ready = await self._preparation.prepare(attempt, launch)
         except (StagingFailed, NotWanted, asyncio.CancelledError) as failed:
-            self._end(attempt, not_started(str(failed) or "it was told to end"))
+            lasting = isinstance(failed, StagingFailed) and failed.lasting
+            self._end(attempt, not_started(str(failed) or "it was told to end", lasting=lasting))
         else:
             attempt.staging = None
             self._start(attempt, ready)
@@ -284,6 +285,7 @@ class Attempts:
             attempt.fenced = attempt.fenced or _EXPIRED
         result = read_result(attempt.folder.result)
         ended = exit_info(finished, attempt.timed_out, attempt.start.spec, attempt.note, self._settings.processes_max)
+        ended, attempt.blames = noted(ended, attempt.start, attempt.folder)
         if attempt.cover is not None:
             result = attempt.cover.result(result)
         if result.trouble:
@@ -324,14 +326,13 @@ class Attempts:
             self.uploads.drop(attempt)
         attempt.final = self._mailbox.outbox.number()
         ref, rank = attempt.key
-        report: Report
         number, lost, at = attempt.final, attempt.tail.lost, self._clock.wall()
+        report: Report = Exited(
+            number=number, ref=ref, rank=rank, exit=ended, at=at, value=value, outputs=files, log_lost=lost,
+            blames=attempt.blames,
+        )  # fmt: skip
         if attempt.fenced:
             report = Fenced(number=number, ref=ref, rank=rank, reason=attempt.fenced, log_lost=lost)
-        else:
-            report = Exited(
-                number=number, ref=ref, rank=rank, exit=ended, at=at, value=value, outputs=files, log_lost=lost
-            )  # fmt: skip
         self._mailbox.report(report)
 
     def _fence_unstarted(self, key: Key, reason: str) -> None:

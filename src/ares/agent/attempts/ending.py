@@ -47,7 +47,9 @@ def end(attempt: Attempt, farewell: Farewell, *, anew: bool = False) -> None:
         _terminate(attempt, farewell.grace_s)
         return
     attempt.saving = True
-    _tell(attempt.running, signal.Signals[farewell.checkpoint_signal])
+    # A process without a handler would die of it with its work: torchrun does, and its workers then.
+    attempt.running.tell(signal.Signals[farewell.checkpoint_signal])
+    _wake(attempt.running)
     attempt.later(farewell.wait_s, partial(_saved, attempt, farewell.grace_s))
 
 
@@ -64,11 +66,11 @@ def _terminate(attempt: Attempt, grace_s: float) -> None:
     if grace_s <= 0:
         attempt.running.kill()
         return
-    _tell(attempt.running, signal.SIGTERM)
+    attempt.running.signal(signal.SIGTERM)
+    _wake(attempt.running)
     attempt.later(grace_s, attempt.running.kill)
 
 
-def _tell(running: Running, number: signal.Signals) -> None:
-    running.signal(number)
+def _wake(running: Running) -> None:
     # A process that is stopped (SIGSTOP) handles no signal before it continues.
     running.signal(signal.SIGCONT)

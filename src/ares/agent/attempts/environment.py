@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from ares.agent.attempts.gang_place import variables
 from ares.agent.attempts.workspace import Folder
+from ares.core.admit.admission import RESERVED_ENV, RESERVED_PREFIX
 from ares.model.link import Start
 from ares.model.node import NodeInfo
 
@@ -22,14 +23,17 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
 def job_environment(base: Mapping[str, str], start: Start, folder: Folder, info: NodeInfo) -> dict[str, str]:
     """Later entries win: a job may set its own PATH or HOME, but no variable that Ares sets. Its own PYTHONPATH comes
     before the one of Ares."""
+    place = variables(start.world, start.placement.rank)
     named = {
         **base,
         "HOME": folder.work,
         "TMPDIR": folder.work,
         "OMP_NUM_THREADS": str(max(1, start.placement.cpu_milli // 1000)),
+        # What only some frameworks read may be set by the job.
+        **place,
         **start.spec.env,
         **_identity(start, folder, info),
-        **variables(start.world, start.placement.rank),
+        **{name: value for name, value in place.items() if name in RESERVED_ENV or name.startswith(RESERVED_PREFIX)},
         **_devices(start, info),
     }
     if "PYTHONPATH" in base and "PYTHONPATH" in start.spec.env:

@@ -36,8 +36,8 @@ def unkept(ended: ExitInfo, trouble: str) -> ExitInfo:
     return msgspec.structs.replace(ended, failure=ended.failure or "exit", message=message)
 
 
-def not_started(message: str) -> ExitInfo:
-    return ExitInfo(failure="staging", message=message)
+def not_started(message: str, *, lasting: bool = False) -> ExitInfo:
+    return ExitInfo(failure="staging", message=message, lasting=lasting)
 
 
 def not_prepared(error: Exception) -> ExitInfo:

@@ -7,6 +7,8 @@ import structlog
 
 from ares.agent.attempts.attempt import Attempt
 from ares.agent.files.job_files import write_whole
+from ares.agent.helper import frameworks
+from ares.agent.helper.frameworks import ProcessPlace
 from ares.model.link import GangPeer, WorldInfo
 
 _log = structlog.get_logger(__name__)
@@ -29,26 +31,21 @@ def place_of(world: WorldInfo, rank: int) -> int | None:
 
 
 def variables(world: WorldInfo, rank: int) -> dict[str, str]:
-    """Variables with the names of `torch.distributed`. Every rank is a node of its own there, with local rank 0: it
+    """Variables that frameworks read. Every rank is a node of its own there, with local rank 0: it
     sees only its own GPUs, and programs take the GPU with the number of their local rank."""
     if not world.peers:
         return dict(_ALONE)
     world, place = _seen_by(world, rank)
-    beside = [peer.rank for peer in world.peers if peer.node == world.peers[place].node]
-    named: dict[str, int | str] = {
-        "RANK": place,
-        "WORLD_SIZE": len(world.peers),
-        "LOCAL_RANK": 0,
-        "LOCAL_WORLD_SIZE": 1,
-        "GROUP_RANK": place,
-        "NODE_RANK": place,
-        "ARES_RANK_ID": rank,
-        "ARES_LOCAL_RANK": beside.index(rank),
-        "ARES_LOCAL_SIZE": len(beside),
+    beside, size = [peer.rank for peer in world.peers if peer.node == world.peers[place].node], len(world.peers)
+    where = ProcessPlace(
+        rank=place, size=size, node_rank=place, nodes=size, address=world.peers[0].address, port=world.master_port
+    )
+    return {
+        **frameworks.variables(where),
+        "ARES_RANK_ID": str(rank),
+        "ARES_LOCAL_RANK": str(beside.index(rank)),
+        "ARES_LOCAL_SIZE": str(len(beside)),
     }
-    if world.master_port:
-        named |= {"MASTER_ADDR": world.peers[0].address, "MASTER_PORT": world.master_port}
-    return {name: str(value) for name, value in named.items()}
 
 
 _ALONE = {
@@ -91,7 +88,5 @@ def take_world(attempt: Attempt, world: WorldInfo) -> None:
         return
     gang = attempt.start.spec.gang
     if gang is not None and gang.resize_signal is not None and attempt.running is not None:
-        number = signal.Signals[gang.resize_signal]
         # A program without a handler yet would die of the signal. It reads the file after it has set the handler.
-        if attempt.running.catches(number):
-            attempt.running.signal(number)
+        attempt.running.tell(signal.Signals[gang.resize_signal])

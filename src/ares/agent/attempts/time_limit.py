@@ -40,7 +40,7 @@ def take_limit(attempt: Attempt, start: Start, clock: Clock) -> None:
 def _warn(attempt: Attempt, warn: Warn) -> None:
     """The end is timed from the warning: a job that is warned late by a slow agent still has all of its time."""
     if attempt.running is not None:
-        attempt.running.signal(signal.Signals[warn.signal])
+        attempt.running.tell(signal.Signals[warn.signal])
     attempt.limits.append(attempt.later(warn.before_s, partial(_time_is_up, attempt)))
 
 

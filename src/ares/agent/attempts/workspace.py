@@ -1,7 +1,8 @@
 """Directories of attempts: `attempts/<job>.<fence>.<rank>/` with `work/`, `outputs/` and files beside them.
 
 Making and removing directories costs more than starting a process. A directory that an attempt left clean
-is therefore renamed for the next attempt.
+is therefore renamed for the next attempt. Looking into an empty directory costs more than looking at it: one
+whose inode and time of change are as when it was seen empty is empty. No job can set that time.
 """
 
 import contextlib
@@ -13,14 +14,22 @@ from pathlib import Path
 
 import msgspec
 
+from ares.agent.files.outputs import holds_any
 from ares.model.job import projects_of
 from ares.model.link import AttemptRef, Start
+from ares.ports.executor import STDERR_INDEX
 
 _SPARE_MAX = 256
 _FOLDER_MODE = stat.S_IFDIR | 0o700
 _LOG_MODE = stat.S_IFREG | 0o600
 _DIRECTORIES = frozenset({"work", "outputs"})
-_OWN_NAMES = _DIRECTORIES | {"log", "result.json", "progress.json", "world.json"}
+_OWN_NAMES = _DIRECTORIES | {"log", "log" + STDERR_INDEX, "result.json", "progress.json", "world.json"}
+# A directory that was changed this shortly before may change again within the same tick of its file system's clock.
+_FRESH_NS = 2_000_000_000
+# Inode and time of change of the two directories as they were when they were seen empty; zeros: not known.
+_Stamp = tuple[int, int]
+_Empty = tuple[_Stamp, _Stamp]
+_UNKNOWN: _Empty = ((0, 0), (0, 0))
 
 
 class Folder(msgspec.Struct, frozen=True, gc=False):
@@ -53,6 +62,16 @@ class Folder(msgspec.Struct, frozen=True, gc=False):
         return f"{self.path}/world.json"
 
     @property
+    def runtime(self) -> str:
+        """Of a job with a runtime: what its helper is told."""
+        return f"{self.path}/runtime.json"
+
+    @property
+    def ended(self) -> str:
+        """What the helper says of its end."""
+        return f"{self.path}/ended.json"
+
+    @property
     def secrets(self) -> str:
         return f"{self.path}/secrets"
 
@@ -71,18 +90,26 @@ class Folder(msgspec.Struct, frozen=True, gc=False):
         """The named pipe for the output of an attempt with secrets."""
         return f"{self.path}/pipe"
 
+    @property
+    def stderr_pipe(self) -> str:
+        """The same for what it writes to stderr."""
+        return f"{self.path}/pipe.err"
+
 
 class Workspace:
     def __init__(self, state_dir: Path) -> None:
         self.root = state_dir / "attempts"
         # By owner: a directory is never passed from one tenant's user to another's.
-        self._spare: dict[int, list[Folder]] = {}
+        self._spare: dict[int, list[tuple[Folder, _Empty]]] = {}
         self._spares = 0
+        # Of directories in use that were spare before.
+        self._empty: dict[str, _Empty] = {}
 
     def clear(self) -> None:
         """Removes everything: directories of an earlier process belong to an older incarnation."""
         self._spare.clear()
         self._spares = 0
+        self._empty.clear()
         _remove(self.root)
         self.root.mkdir(parents=True, mode=0o700, exist_ok=True)
 
@@ -99,7 +126,9 @@ class Workspace:
         spare = None if fresh else self._spare.get(os.geteuid() if uid is None else uid)
         if spare:
             self._spares -= 1
-            os.rename(spare.pop().path, folder.path)
+            before, empty = spare.pop()
+            os.rename(before.path, folder.path)
+            self._empty[folder.path] = empty
         else:
             os.mkdir(folder.path, 0o700)
             os.mkdir(folder.work, 0o700)
@@ -107,20 +136,29 @@ class Workspace:
 
     def recycle(self, folder: Folder) -> bool:
         """Keeps a directory whose attempt left nothing in it. False when it has to be removed."""
+        known = self._empty.pop(folder.path, _UNKNOWN)
         if self._spares >= _SPARE_MAX:
             return False
         try:
-            uid = os.lstat(folder.path).st_uid
-            clean = _clean(folder, uid)
-            if clean:
+            seen = os.lstat(folder.path)
+            uid, empty = seen.st_uid, _cleaned(folder, seen, known)
+            if empty is not None:
                 spares = self._spare.setdefault(uid, [])
                 spare = Folder(f"{self.root}/spare.{uid}.{len(spares)}")
                 os.rename(folder.path, spare.path)
-                spares.append(spare)
+                spares.append((spare, empty))
                 self._spares += 1
         except OSError:
             return False
-        return clean
+        return empty is not None
+
+    def has_outputs(self, folder: Folder) -> bool:
+        """Whether the attempt left anything in its output directory. Every attempt pays for this look."""
+        with contextlib.suppress(OSError):
+            _, known = self._empty.get(folder.path, _UNKNOWN)
+            if _stamp(os.lstat(folder.outputs)) == known:
+                return False
+        return holds_any(folder.outputs)
 
     @staticmethod
     def remove(folder: Folder) -> None:
@@ -133,7 +171,7 @@ class Workspace:
 def written_in(start: Start) -> bool:
     """Whether the agent itself writes in the attempt's directory before it starts."""
     spec = start.spec
-    return bool(projects_of(spec) or spec.image or start.secrets or spec.children)
+    return bool(projects_of(spec) or spec.image or start.secrets or spec.children or spec.runtime)
 
 
 def used_bytes(folder: Folder) -> int:
@@ -178,25 +216,37 @@ def _names(path: str, limit: int) -> set[str]:
         return {entry.name for entry in islice(entries, limit + 1)}
 
 
-def _clean(folder: Folder, uid: int) -> bool:
-    """Whether only files of Ares are left; it removes or empties those. False when the job left anything else."""
+def _cleaned(folder: Folder, top: os.stat_result, known: _Empty) -> _Empty | None:
+    """What the two directories are like, when only files of Ares are left; it removes or empties those. None when the
+    job left anything else. `top`: the directory itself; `known`: what the two were like when they were seen empty."""
     names = _names(folder.path, len(_OWN_NAMES))
     if not _DIRECTORIES <= names <= _OWN_NAMES:
-        return False
-    for path in (folder.work, folder.outputs):
+        return None
+    stamps = list[_Stamp]()
+    # It was renamed for this attempt, by the same clock.
+    settled = top.st_ctime_ns - _FRESH_NS
+    for path, before in zip((folder.work, folder.outputs), known, strict=True):
         seen = os.lstat(path)
-        if (seen.st_mode, seen.st_uid) != (_FOLDER_MODE, uid) or _names(path, 0):
-            return False
+        if (seen.st_mode, seen.st_uid) != (_FOLDER_MODE, top.st_uid):
+            return None
+        stamp = _stamp(seen)
+        if stamp != before and _names(path, 0):
+            return None
+        stamps.append(stamp if seen.st_ctime_ns < settled else (0, 0))
     if "log" in names:
         log = os.lstat(folder.log)
         # A second hard link would show the next attempt's output to this job.
         if log.st_mode != _LOG_MODE or log.st_nlink != 1:
-            return False
+            return None
         if log.st_size and not _emptied(folder.log, log):
-            return False
+            return None
     for name in names - _DIRECTORIES - {"log"}:
         os.unlink(f"{folder.path}/{name}")
-    return True
+    return stamps[0], stamps[1]
+
+
+def _stamp(seen: os.stat_result) -> _Stamp:
+    return seen.st_ino, seen.st_ctime_ns
 
 
 def _emptied(path: str, seen: os.stat_result) -> bool:

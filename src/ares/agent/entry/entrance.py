@@ -1,21 +1,25 @@
 """The way into attempts of this node: a stream for sessions, opened when the control plane asks for it."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
+from math import inf
+from pathlib import Path
 from typing import Final
 
 import structlog
 from msgspec.structs import replace
 
+from ares import archive
 from ares.agent.attempts.attempt import Attempt
 from ares.agent.attempts.attempts import Attempts
-from ares.agent.entry.entry_order import entry_of
+from ares.agent.attempts.launch import launch_of
 from ares.agent.entry.job_session import JobSession
 from ares.agent.entry.live_use import measured
 from ares.agent.loops import first_to_end
 from ares.agent.settings import AgentSettings
-from ares.model.entry.job_session import (
+from ares.model.job_session import (
     SESSIONS_PER_ATTEMPT_MAX,
     SESSIONS_PER_NODE_MAX,
     SESSIONS_PER_TENANT_MAX,
@@ -31,6 +35,7 @@ from ares.model.entry.job_session import (
     OpenSession,
     SessionFrame,
     SessionId,
+    SessionSpec,
     SideAnswer,
     SideCommand,
     SideHello,
@@ -40,8 +45,54 @@ from ares.model.entry.job_session import (
 from ares.model.link import AttemptRef
 from ares.model.node import NodeInfo
 from ares.ports.clock import Clock
-from ares.ports.executor import CannotStart, Enterable
+from ares.ports.executor import CannotStart, Enterable, Entry
 from ares.ports.link import LinkBroken, LinkRefused, SideStream, Sideways
+
+# ---- what a session runs
+
+
+def entry_of(attempt: Attempt, spec: SessionSpec, info: NodeInfo, settings: AgentSettings) -> Entry:
+    if spec.kind == "forward":
+        return Entry(port=spec.port)
+    launch = launch_of(attempt.start, attempt.folder, info, settings, inf)
+    if attempt.cover is not None:
+        launch = attempt.cover.dress(launch)
+    if attempt.image is not None:
+        launch = attempt.image.dress(launch, attempt.start.spec)
+    env = dict(launch.env) if attempt.python is None else attempt.python.activate(launch.env)
+    if spec.term:
+        env["TERM"] = spec.term
+    copies = spec.kind != "exec"
+    # An image may have no Python, or another than the node's.
+    script = _script() if copies and attempt.image is not None else ""
+    return Entry(
+        argv=_copied(spec) if script else _copying(spec) if copies else spec.command,
+        script=script,
+        env=env,
+        cwd=launch.cwd,
+        tty=spec.tty,
+        rows=spec.rows,
+        cols=spec.cols,
+    )
+
+
+def _copying(spec: SessionSpec) -> list[str]:
+    """A program of ours as a command of the job, with the job's rights and no others."""
+    return [sys.executable, "-I", "-S", "-c", _script(), *_copied(spec)]
+
+
+def _copied(spec: SessionSpec) -> list[str]:
+    return ["out" if spec.kind == "copy-out" else "in", spec.path]
+
+
+@cache
+def _script() -> str:
+    # As text: the job need not see the files of this package.
+    return Path(archive.__file__).read_text()
+
+
+# ---- the entrance
+
 
 _log = structlog.get_logger(__name__)
 

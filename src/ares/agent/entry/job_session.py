@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ares.model.entry.job_session import (
+from ares.model.job_session import (
     PIECE_BYTES_MAX,
     RING_BYTES,
     WINDOW_BYTES,

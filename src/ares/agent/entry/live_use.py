@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ares.model.entry.job_session import AttemptUse
+from ares.model.job_session import AttemptUse
 from ares.model.link import AttemptRef
 
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")

@@ -36,7 +36,7 @@ class _Written(msgspec.Struct):
 
 def read_result(path: str) -> ResultFile:
     try:
-        data = _read(path, RESULT_BYTES_MAX)
+        data = read_bounded(path, RESULT_BYTES_MAX)
         if data:
             outputs.decode_result(data)
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def read_result(path: str) -> ResultFile:
 def read_progress(path: str) -> ProgressNote | None:
     """The progress in that file, or None when it is missing or not valid."""
     try:
-        written = msgspec.json.decode(_read(path, PROGRESS_BYTES_MAX), type=_Written)
+        written = msgspec.json.decode(read_bounded(path, PROGRESS_BYTES_MAX), type=_Written)
     except (OSError, ValueError, RecursionError):
         return None
     return ProgressNote(written.fraction, written.message)
@@ -70,7 +70,8 @@ def write_whole(path: str, data: bytes) -> None:
     os.replace(draft, path)
 
 
-def _read(path: str, limit: int) -> bytes:
+def read_bounded(path: str, limit: int) -> bytes:
+    """A file that the job may have written. Raises OSError, and ValueError for what is no such file."""
     # Non-blocking: a named pipe in place of the file must not block the agent.
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

@@ -3,6 +3,7 @@
 import os
 import stat
 
+from ares.agent.files.stderr_index import Range, StderrIndex
 from ares.ports.clock import Clock
 
 CHUNK_BYTES_MAX = 256 * 1024
@@ -37,6 +38,7 @@ class Tail:
 
     def __init__(self, path: str, cap: int, pace: OutputPace | None = None) -> None:
         self._path = path
+        self._stderr = StderrIndex(path)
         self._cap = cap
         self._pace = pace
         # Bytes dropped at the cap, as far as they were seen.
@@ -74,6 +76,7 @@ class Tail:
         if self._pace is not None and (excess := self._pace.excess(max(0, size - self._size))):
             size -= excess
             os.ftruncate(self._fd, size)
+            self._stderr.cut(size)
             # Appended, like the output that the job writes meanwhile.
             size += os.write(
                 self._fd, f"\n[ares: {excess:,} bytes of output were dropped: too many at once]\n".encode()
@@ -111,18 +114,24 @@ class Tail:
     def _end(self) -> int:
         return self._size + len(self._marker)
 
-    def chunk(self) -> tuple[int, bytes] | None:
-        """The next piece to send, within the window of bytes that the control plane has not stored yet."""
+    def chunk(self) -> tuple[int, bytes, tuple[Range, ...]] | None:
+        """The next piece to send, and what of it was written to stderr, within the window of bytes that the control
+        plane has not stored yet."""
         room = min(CHUNK_BYTES_MAX, self._acked + WINDOW_BYTES - self._sent)
         offset = self._sent
         if self._rests_until is not None or room <= 0:
             return None
         asking, self._asking = self._asking, False
         if offset >= self._end:
-            return (offset, b"") if asking else None
+            return (offset, b"", ()) if asking else None
+        ranges: tuple[Range, ...] = ()
         if offset < self._size:
             try:
-                data = os.pread(self._fd, min(room, self._size - offset), offset)
+                # After the size was read: bytes that are in the log now are in the index, or announced there.
+                known, ranges = self._stderr.upto(offset, min(offset + room, self._size), final=self._final)
+                if known == offset:
+                    return (offset, b"", ()) if asking else None
+                data = os.pread(self._fd, known - offset, offset)
             except OSError as error:
                 self._fail(offset, error)
                 return self.chunk()
@@ -133,7 +142,7 @@ class Tail:
         else:
             data = self._marker[offset - self._size :]
         self._sent += len(data)
-        return offset, data
+        return offset, data, ranges
 
     def acked(self, offset: int) -> None:
         """The control plane stores everything below `offset`. If that is less than before, the rest is sent again."""
@@ -143,6 +152,7 @@ class Tail:
             self._tries, self._waits_since = 0, None
         self._acked = offset
         self._sent = max(self._sent, min(offset, self._end))
+        self._stderr.forget(min(offset, self._sent))
 
     def rewind(self) -> None:
         """A new session: what was not acknowledged may be lost."""
@@ -187,6 +197,7 @@ class Tail:
         return self._final and self._acked >= self._end and not (self._asking or self.resting)
 
     def close(self) -> None:
+        self._stderr.close()
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

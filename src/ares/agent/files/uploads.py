@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from ares.agent.attempts.attempt import Attempt
-from ares.agent.files.outputs import Collect, GivenUp, holds_any
+from ares.agent.attempts.workspace import Folder
+from ares.agent.files.outputs import Collect, GivenUp
 from ares.agent.files.upload import Upload
 from ares.agent.link.mailbox import Mailbox
 from ares.model.link import OutputAck
@@ -17,20 +18,22 @@ HandedOver = Callable[[Attempt, str, tuple[OutputFile, ...]], None]
 
 
 class AttemptUploads:
-    def __init__(self, mailbox: Mailbox, collect: Collect, handed_over: HandedOver) -> None:
+    def __init__(
+        self, mailbox: Mailbox, collect: Collect, handed_over: HandedOver, has_outputs: Callable[[Folder], bool]
+    ) -> None:
         self._mailbox = mailbox
         self._collect = collect
         self._handed_over = handed_over
+        self._has_outputs = has_outputs
         self._collecting: set[asyncio.Task[None]] = set()
         # The limit that the control plane gave at the welcome. 0: it stores no outputs.
         self.bytes_max = 0
 
-    @staticmethod
-    def wanted(attempt: Attempt) -> bool:
+    def wanted(self, attempt: Attempt) -> bool:
         """Whether the attempt left output files, and its job will have a result that they belong to."""
         spec = attempt.start.spec
         repeats = spec.restart == "always" and spec.effects != "unsafe"
-        return not repeats and holds_any(attempt.folder.outputs)
+        return not repeats and self._has_outputs(attempt.folder)
 
     def begin(self, attempt: Attempt) -> None:
         task = asyncio.create_task(self._begin(attempt))

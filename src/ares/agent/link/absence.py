@@ -8,7 +8,7 @@ from ares.agent.attempts.attempts import Attempts
 from ares.agent.link.run_right import RunRight
 from ares.model.link import StoreLock, Welcome
 from ares.ports.clock import Clock
-from ares.ports.witness import Witness
+from ares.ports.link import Witness
 
 _log = structlog.get_logger(__name__)
 

@@ -139,6 +139,7 @@ class Mailbox:
                     attempt=attempt.start.attempt,
                     offset=piece[0],
                     data=piece[1],
+                    stderr=piece[2],
                 )
 
     def _outputs(self) -> tuple[list[OutputChunk], bool]:

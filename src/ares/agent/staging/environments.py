@@ -23,7 +23,7 @@ from ares.agent.link.mailbox import Mailbox
 from ares.agent.settings import AgentSettings
 from ares.agent.staging.node_environment import NoEnvironment, ReadyEnvironment, find_environment, folder_at, shown_at
 from ares.agent.staging.shelf import EnvironmentShelf
-from ares.agent.staging.stager import Stager, StagingFailed, in_thread
+from ares.agent.staging.stager import Stager, StagingFailed, TenantThreads, in_thread
 from ares.agent.staging.unpack import NotWanted
 from ares.model.job import PythonEnvironment
 from ares.model.link import Progress
@@ -35,6 +35,8 @@ _log = structlog.get_logger(__name__)
 _BUILD_S: Final = 3600.0
 _RESERVE_BYTES: Final = 512 << 20
 _FLIGHTS_MAX: Final = 1000
+# Directories that jobs of one tenant named and that are looked at now: each may be on a file system that hangs.
+_LOOKS_MAX: Final = 4
 _KEY_LETTERS: Final = 20
 # Of what uv said, in the message of a failure.
 _LINES: Final = 6
@@ -44,6 +46,12 @@ _PASSED: Final = ("UV_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "
 # `$0` is uv, `$1` the environment to make, `$2` the file.
 _INSTALL: Final = '"$0" venv "$1" && exec "$0" pip install --python "$1/bin/python" -r "$2"'
 _COMMANDS: Final = {"uv.lock": 'exec "$0" sync --frozen --no-install-project'}
+
+# How uv ends when requirements cannot be met, and what it says then and of a file that it cannot read. It ends so, too,
+# when a package cannot be built or fetched: another node may have the compiler, or the package in its cache.
+_UNMET: Final = (1, "No solution found")
+_UNREADABLE: Final = ("Couldn't parse", "Failed to parse")
+_OF_THE_NODE: Final = ("Failed to build", "network was disabled")
 
 T = TypeVar("T")
 
@@ -55,6 +63,7 @@ class _Flight:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     failures: int = 0
     why: str = ""
+    lasting: bool = False
 
 
 class Environments:
@@ -72,6 +81,7 @@ class Environments:
         self._executor = executor
         self._settings = settings
         self._flights: dict[str, _Flight] = {}
+        self._threads = TenantThreads(_LOOKS_MAX)
 
     def _in_use(self) -> set[str]:
         # A copy: the caller is a thread.
@@ -115,7 +125,7 @@ class Environments:
             return await self._built(attempt, wish, launch, say)
         path, terms = wish.path, self._settings.environment_terms
         try:
-            return await in_thread(lambda: find_environment(path, launch.uid, terms))
+            return await self._threads.look(attempt.start.ref.tenant, lambda: find_environment(path, launch.uid, terms))
         except NoEnvironment as missing:
             if wish.required:
                 fix = "make it there, or have one built: --python requirements.txt"
@@ -137,11 +147,11 @@ class Environments:
         async with flight.turn:
             if not await in_thread(lambda: self._shelf.known(folder)):
                 if flight.failures != known:
-                    raise StagingFailed(flight.why)
+                    raise StagingFailed(flight.why, lasting=flight.lasting)
                 try:
                     await self._build(attempt, wish, launch, folder, say)
                 except StagingFailed as failed:
-                    flight.failures, flight.why = flight.failures + 1, str(failed)
+                    flight.failures, flight.why, flight.lasting = flight.failures + 1, str(failed), failed.lasting
                     raise
             # Before another attempt makes room for its own.
             attempt.python = await in_thread(lambda: shown_at(f"{folder}/env"))
@@ -170,8 +180,9 @@ class Environments:
             began = await in_thread(lambda: _size(attempt.folder.log))
             finished = await self._run(attempt, self._order(launch, wish, folder, attempt.deadline))
             if finished.code != 0:
-                said = await in_thread(lambda: _last_lines(attempt.folder.log, began))
-                raise StagingFailed(_failure(wish.file, finished, launch.memory_mib, said))
+                lines = await in_thread(lambda: _last_lines(attempt.folder.log, began))
+                why = _failure(wish.file, finished, launch.memory_mib, " / ".join(lines[-_LINES:]))
+                raise StagingFailed(why, lasting=_lasting(finished, " ".join(lines)))
             size = await in_thread(lambda: self._shelf.seal(folder))
         except BaseException as failed:
             await in_thread(lambda: self._shelf.drop(folder))
@@ -259,6 +270,15 @@ def _failure(file: str, finished: Finished, memory_mib: int, said: str) -> str:
     return f"its Python environment cannot be built from {file}: {why}{f': {said}' if said else ''}"
 
 
+def _lasting(finished: Finished, said: str) -> bool:
+    """Whether what was asked for cannot be had at all. Of errors that uv did not expect, such as an index that does not
+    answer, only a file that it cannot read is so."""
+    if finished.code is None or finished.oom or any(words in said for words in _OF_THE_NODE):
+        return False
+    code, unmet = _UNMET
+    return (finished.code == code and unmet in said) or any(words in said for words in _UNREADABLE)
+
+
 def _size(path: str) -> int:
     try:
         return os.lstat(path).st_size
@@ -266,21 +286,21 @@ def _size(path: str) -> int:
         return 0
 
 
-def _last_lines(path: str, begin: int) -> str:
+def _last_lines(path: str, begin: int) -> list[str]:
     """What was written last since `begin`. The file is the job's: it may be anything by now."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             seen = os.fstat(fd)
             if not stat.S_ISREG(seen.st_mode):
-                return ""
+                return []
             data = os.pread(fd, _TAIL_BYTES, max(begin, seen.st_size - _TAIL_BYTES))
         finally:
             os.close(fd)
     except OSError:
-        return ""
+        return []
     lines = [" ".join(line.split()) for line in data.decode(errors="replace").splitlines()]
-    return " / ".join([line for line in lines if line][-_LINES:])
+    return [line for line in lines if line]
 
 
 async def _settled(future: "asyncio.Future[T]") -> T:

@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from ares.agent.staging import image_unpacker
-from ares.agent.staging.stager import StagingFailed
+from ares.agent.staging.stager import StagingFailed, TenantTurns
 from ares.agent.staging.unpack import NotWanted
 from ares.core.image.layout import ImageConfig, RunConfig
 from ares.core.image.run import ImageUser
@@ -33,7 +33,7 @@ _ROOT: Final = "root"
 _RECORD: Final = "image.json"
 _DRAFT: Final = ".draft-"
 _LOOK_S: Final = 0.1
-# Each takes a core.
+# Of one tenant: each takes a core, and a huge one takes long.
 _AT_ONCE: Final = 2
 _TURNS_KEPT: Final = 1000
 
@@ -83,7 +83,7 @@ class ImageStore:
         self.limits = limits
         self._pinned: Counter[str] = Counter()
         self._turns: dict[str, asyncio.Lock] = {}
-        self._working = asyncio.Semaphore(_AT_ONCE)
+        self._working = TenantTurns(_AT_ONCE)
         # Those whose files were found as they were made, since this agent began.
         self._sound: set[str] = set()
         self._numbers = itertools.count()
@@ -126,7 +126,9 @@ class ImageStore:
             return None
         if str(folder) in self._sound:
             return record
-        seen = await self._run({"root": str(folder / _ROOT), "uid": uid, "layers": [], "user": ""}, lambda: True)
+        seen = await self._run(
+            tenant, {"root": str(folder / _ROOT), "uid": uid, "layers": [], "user": ""}, lambda: True
+        )
         if seen.get("fingerprint") != record.fingerprint:
             _log.warning("image.damaged", digest=digest, tenant=tenant)
             return None
@@ -152,9 +154,11 @@ class ImageStore:
                 "layers": [msgspec.to_builtins(layer) for layer in layers],
                 "bytes_max": self.limits.image_bytes_max, "entries_max": self.limits.image_files_max,
             }  # fmt: skip
-            made = await self._run(asked, wanted)
+            made = await self._run(tenant, asked, wanted)
+            if "trouble" in made:
+                raise StagingFailed(f"the image cannot be used: {made['trouble']}")
             if "flaw" in made:
-                raise StagingFailed(f"the image cannot be used: {made['flaw']}")
+                raise StagingFailed(f"the image cannot be used: {made['flaw']}", lasting=True)
             record = UnpackedImage(
                 made["fingerprint"], made["files"], made["bytes"], run, ImageUser(made["name"], made["home"])
             )
@@ -192,11 +196,11 @@ class ImageStore:
                 self._sound.discard(str(folder))
                 size, files = size - record.bytes, files - record.files
 
-    async def _run(self, asked: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
+    async def _run(self, tenant: str, asked: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
         """Runs the unpacker, with nothing of the agent's own environment; ends it when the attempt is told to end."""
         argv = [sys.executable, "-I", "-S", "-X", "utf8", image_unpacker.__file__]
         pipe = asyncio.subprocess.PIPE
-        async with self._working:
+        async with self._working.turn(tenant):
             process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, stderr=pipe, env={}, cwd="/")
             talk = asyncio.ensure_future(process.communicate(json.dumps(asked).encode()))
             try:

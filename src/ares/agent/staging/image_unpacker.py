@@ -1,10 +1,10 @@
 """Unpacks the layers of an image: a program of its own, which works as the tenant's user in a root directory that it
 cannot leave. Whatever an image holds, it can change nothing but the directory that is made for it.
 
-The request is JSON on stdin, see `main`; the answer JSON on stdout: what was made, or `flaw`. Every file belongs to the
-user of the program, who may read and write it: the job is what root is in other containers. Bits that change users are
-dropped, device files and extended attributes left out. Standard library only, all of it imported before the root is
-left behind.
+The request is JSON on stdin, see `main`; the answer JSON on stdout: what was made, `flaw`, or `trouble` that may pass.
+Every file belongs to the user of the program, who may read and write it: the job is what root is in other containers.
+Bits that change users are dropped, device files and extended attributes left out. Standard library only, all of it
+imported before the root is left behind.
 """
 
 import contextlib
@@ -272,7 +272,7 @@ def _verify(layer: dict[str, Any], files: list[int]) -> str:
             size += len(data)
         os.lseek(fd, 0, os.SEEK_SET)
     if (found := f"sha256:{sha256.hexdigest()}") != layer["digest"] or size != layer["size"]:
-        raise Flaw(f"{name} should be {layer['digest']} of {layer['size']:,} bytes, and came as {found} of {size:,}")
+        raise OSError(f"{name} should be {layer['digest']} of {layer['size']:,} bytes, and came as {found} of {size:,}")
     return name
 
 
@@ -391,7 +391,7 @@ def main() -> None:
     except RecursionError:
         answer = {"flaw": "its directories are nested too deep"}
     except OSError as error:
-        answer = {"flaw": f"it cannot be unpacked here: {error.strerror or error}"}
+        answer = {"trouble": f"it cannot be unpacked here: {error.strerror or error}"}
     sys.stdout.write(json.dumps(answer))
 
 

@@ -1,20 +1,18 @@
 """The image of an attempt: found, fetched and unpacked on this node, and how the attempt runs in it."""
 
-import asyncio
 import contextlib
 import os
 import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
 from ares.agent.staging.image_store import ImageStore, ImageTerms, LayerFiles, UnpackedImage, Wanted
-from ares.agent.staging.stager import Stager, StagingFailed, in_thread
+from ares.agent.staging.stager import Stager, StagingFailed, TenantThreads, in_thread
 from ares.agent.staging.unpack import NotWanted
 from ares.api.projects import ProjectManifest
 from ares.core.image import layout
@@ -24,16 +22,19 @@ from ares.core.image.run import ImageUser, argv_of, environment_of, workdir_of
 from ares.model.job import JobSpec
 from ares.model.link import Start
 from ares.ports.executor import ImageFiles, Launch
-from ares.ports.link import Registry, RegistryRefused, RegistryUnreachable
+from ares.ports.link import Registry, RegistryBarred, RegistryRefused, RegistryUnreachable
 
 _BLOBS: Final = "blobs/sha256/"
 _RESERVE_BYTES: Final = 256 << 20
 # An index may name an index, once.
 _NESTED_MAX: Final = 2
 _ASKED_MAX: Final = 4
-_TENANTS_KEPT: Final = 1000
 T = TypeVar("T")
 _ROOT_USER: Final = ImageUser("root", "/root")
+
+
+class NodeBars(Exception):
+    """This node does not have that directory, or does not give it to jobs. Another one may."""
 
 
 class StagedImage(msgspec.Struct, frozen=True):
@@ -52,7 +53,7 @@ class StagedImage(msgspec.Struct, frozen=True):
             argv = argv_of(self.run, spec.command)
             workdir = "" if spec.project or spec.workdir else workdir_of(self.run)
         except ImageFlaw as flaw:
-            raise StagingFailed(f"the image cannot be run: {flaw}") from None
+            raise StagingFailed(f"the image cannot be run: {flaw}", lasting=True) from None
         env = environment_of(self.run, self.user, launch.env, spec.env)
         files = ImageFiles(self.root, self.layer, self.user.home, workdir)
         return msgspec.structs.replace(launch, argv=argv, env=env, cwd=workdir or launch.cwd, image=files)
@@ -67,8 +68,7 @@ class Images:
         self._registry = registry
         self._terms = terms
         self._machine = platform.machine()
-        # By tenant, who may ask registries now.
-        self._asking: dict[str, asyncio.Semaphore] = {}
+        self._threads = TenantThreads(_ASKED_MAX)
 
     async def stage(self, start: Start, layer: str, uid: int | None, wanted: Wanted) -> StagedImage:
         """Raises StagingFailed, and NotWanted when the attempt is to end."""
@@ -77,13 +77,15 @@ class Images:
         try:
             found = parse(wish.ref)
             if isinstance(found, DirectoryImage):
-                root = await in_thread(lambda: _directory(found.path, self._terms))
+                root = await self._threads.look(start.ref.tenant, lambda: _directory(found.path, self._terms))
                 return StagedImage(root, layer, RunConfig(), _ROOT_USER, _nothing)
             if isinstance(found, RegistryImage):
                 return await self._from_registry(start, found, layer, uid, wanted)
             return await self._shipped(start, wish.project or "", layer, uid, wanted)
         except (ImageFlaw, RegistryRefused) as flaw:
-            raise StagingFailed(f"image {wish.ref} cannot be used: {flaw}") from None
+            raise StagingFailed(f"image {wish.ref} cannot be used: {flaw}", lasting=True) from None
+        except (NodeBars, RegistryBarred) as barred:
+            raise StagingFailed(f"image {wish.ref} cannot be used: {barred}") from None
         except RegistryUnreachable as error:
             raise StagingFailed(f"image {wish.ref} cannot be fetched now: {error}") from None
         except OSError as error:
@@ -115,21 +117,10 @@ class Images:
                 raise ImageFlaw(f"it came with the digest {layout.digest_of(first)}")
             return self._resolved(first, lambda wanted: registry.manifest(ref.host, ref.name, wanted.digest))
 
-        digest, manifest = await self._ask(start.ref.tenant, resolve)
+        digest, manifest = await self._threads.run(start.ref.tenant, resolve)
         fetched = _Download(registry, ref, self._store.folder(start.ref.tenant, digest).parent, wanted)
         with contextlib.closing(fetched):
             return await self._unpacked(start, digest, manifest, layer, uid, wanted, fetched.files)
-
-    async def _ask(self, tenant: str, work: Callable[[], T]) -> T:
-        """A registry may be as slow as it likes: it takes a thread of its own, and so many of one tenant."""
-        if len(self._asking) > _TENANTS_KEPT:
-            self._asking = {key: turn for key, turn in self._asking.items() if turn.locked()}
-        async with self._asking.setdefault(tenant, asyncio.Semaphore(_ASKED_MAX)):
-            pool = ThreadPoolExecutor(1, "registry")
-            try:
-                return await in_thread(work, pool)
-            finally:
-                pool.shutdown(wait=False)
 
     def _resolved(self, raw: bytes, read: Callable[[Descriptor], bytes]) -> tuple[str, ImageManifest]:
         """The manifest for this machine, and its digest. Raises ImageFlaw."""
@@ -211,7 +202,7 @@ class Images:
                 layers.append(LayerFiles(files(blob), blob.digest, blob.size, diff_id))
             return config, layers
 
-        config, layers = await self._ask(tenant, fetch)
+        config, layers = await self._threads.run(tenant, fetch)
         return await self._store.add(tenant, digest, config, layers, uid, wanted)
 
 
@@ -230,11 +221,11 @@ def _directory(path: str, terms: ImageTerms) -> str:
     real = os.path.realpath(path)
     if not any(_below(real, os.path.realpath(root)) for root in terms.roots):
         allowed = ", ".join(terms.roots) or "none"
-        raise ImageFlaw(f"the node lets jobs use directories below these as images: {allowed} (node.images.roots)")
+        raise NodeBars(f"the node lets jobs use directories below these as images: {allowed} (node.images.roots)")
     if any(_below(os.path.realpath(own), real) or _below(real, os.path.realpath(own)) for own in terms.own):
-        raise ImageFlaw("it holds files of Ares itself")
+        raise NodeBars("it holds files of Ares itself")
     if not os.path.isdir(real):
-        raise ImageFlaw("there is no such directory on the node")
+        raise NodeBars("there is no such directory on the node")
     return real
 
 

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import hashlib
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -13,7 +14,7 @@ import structlog
 from ares.agent.staging.cache import NodeCache
 from ares.agent.staging.unpack import NotWanted, unpack
 from ares.api.projects import ProjectManifest
-from ares.core.project.manifest import ManifestFlaw, parts_of, read_manifest
+from ares.core.project import ManifestFlaw, parts_of, read_manifest
 from ares.model.link import FETCH_PARTS_MAX, FetchPiece, FetchRequest, Start
 from ares.ports.clock import Clock
 from ares.ports.link import LinkBroken, LinkRefused
@@ -35,7 +36,11 @@ Fetch = Callable[[FetchRequest], AsyncIterator[FetchPiece]]
 
 
 class StagingFailed(Exception):
-    """The attempt cannot have what it needs, in words."""
+    """The attempt cannot have what it needs, in words. `lasting`: that would be so again, on any node."""
+
+    def __init__(self, message: str, *, lasting: bool = False) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 class Stager:
@@ -98,7 +103,7 @@ class Stager:
         try:
             return await in_thread(lambda: read_manifest(raw, _PROJECT_BYTES_MAX))
         except ManifestFlaw as flaw:
-            raise StagingFailed(f"the project cannot be unpacked: {flaw}") from None
+            raise StagingFailed(f"the project cannot be unpacked: {flaw}", lasting=True) from None
 
     def _known(self, tenant: str, project: str) -> bytes | None:
         """The manifest in the cache. A damaged one is fetched again, and replaced."""
@@ -182,3 +187,53 @@ async def in_thread(work: Callable[[], T], pool: Executor | None = None) -> T:
         if not running.cancelled():
             running.exception()
         raise
+
+
+class TenantTurns:
+    """So many at once of each tenant: no tenant waits for the work of another."""
+
+    def __init__(self, each_max: int) -> None:
+        self._each_max = each_max
+        # Of tenants that have or await a turn.
+        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._here: Counter[str] = Counter()
+
+    @contextlib.asynccontextmanager
+    async def turn(self, tenant: str) -> AsyncGenerator[None]:
+        turn = self._turns.setdefault(tenant, asyncio.Semaphore(self._each_max))
+        self._here[tenant] += 1
+        try:
+            async with turn:
+                yield
+        finally:
+            self._here[tenant] -= 1
+            if not self._here[tenant]:
+                del self._here[tenant], self._turns[tenant]
+
+
+class TenantThreads:
+    """Threads for work that waits at what a job has named: a registry, a directory on a file system that hangs. Each
+    piece of work has a thread of its own, and the threads of one tenant are bounded."""
+
+    def __init__(self, each_max: int) -> None:
+        self._turns = TenantTurns(each_max)
+        self._looking: set[asyncio.Task[object]] = set()
+
+    async def run(self, tenant: str, work: Callable[[], T]) -> T:
+        async with self._turns.turn(tenant):
+            pool = ThreadPoolExecutor(1, "staging")
+            try:
+                return await in_thread(work, pool)
+            finally:
+                pool.shutdown(wait=False)
+
+    async def look(self, tenant: str, work: Callable[[], T]) -> T:
+        """Runs what changes nothing. A task that is cancelled does not wait for its end; its thread still counts."""
+        looking = asyncio.create_task(self.run(tenant, work))
+        self._looking.add(looking)
+        looking.add_done_callback(self._looking.discard)
+        try:
+            return await asyncio.shield(looking)
+        except asyncio.CancelledError:
+            looking.cancel()
+            raise

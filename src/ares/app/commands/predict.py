@@ -72,11 +72,11 @@ def predict_error(ctx: click.Context, trace: Path | None, format_: str | None, o
 
 def _score(trace: Path, format_: str | None) -> Any:
     from ares.app.commands.trace_flags import readable
-    from ares.sim.learn import train
+    from ares.sim import learn
     from ares.sim.traces import formats
 
     with readable():
-        return train.score(formats.read(trace, format_))
+        return learn.score(formats.read(trace, format_))
 
 
 def _plain(record: Any) -> Any:
@@ -106,13 +106,13 @@ def predict_train(trace: Path, write: Path, format_: str | None, seed: int, outp
     import msgspec
 
     from ares.app.commands.trace_flags import readable
-    from ares.sim.learn import train
+    from ares.sim import learn
     from ares.sim.traces import formats
 
     with readable():
         try:
-            model = train.train(formats.read(trace, format_), seed)
-        except train.CannotTrain as error:
+            model = learn.train(formats.read(trace, format_), seed)
+        except learn.CannotTrain as error:
             raise click.ClickException(str(error)) from None
     write.write_bytes(msgspec.json.encode(model))
     raw: Any = _plain({"heldOut": model.held_out, "better": model.held_out.better, "file": str(write)})

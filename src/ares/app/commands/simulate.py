@@ -125,11 +125,11 @@ def _print_checked(figures: Any) -> None:
 
 
 def _study(trace: Path, policies: Sequence[str], asked: dict[str, Any]) -> Any:
-    from ares.sim.study import study, whatif
+    from ares.sim.study import study
     from ares.sim.traces import policies as policies_module
 
     by = study.renamed([policies_module.policy(name) for name in policies])
-    question = whatif.WhatIf(asked["gpus"], asked["load"], asked["fair_share"])
+    question = study.WhatIf(asked["gpus"], asked["load"], asked["fair_share"])
     found = source(trace, asked).trace()
     return study.study(
         found,
@@ -151,7 +151,7 @@ def _run(asked_for: Any, asked: dict[str, Any], *, quiet: bool) -> Any:
 
 def _write(done: Any, asked: dict[str, Any]) -> None:
     from ares.sim.report import figures as figures_module
-    from ares.sim.report import report, table
+    from ares.sim.report import report
 
     if asked["report"] is not None:
         page = report.report(done.figures, done.outcomes)
@@ -163,14 +163,14 @@ def _write(done: Any, asked: dict[str, Any]) -> None:
         asked["json_"].write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if asked["jobs_csv"] is not None:
         with asked["jobs_csv"].open("w", encoding="utf-8", errors="replace", newline="") as file:
-            table.write_jobs(done.outcomes, file)
+            report.write_jobs(done.outcomes, file)
 
 
 def print_comparison(figures: Any) -> None:
     """In blocks of as many policies as a terminal is wide."""
-    from ares.sim.report import report, table
+    from ares.sim.report import report
 
-    rows: list[list[str]] = table.rows(figures)
+    rows: list[list[str]] = report.rows(figures)
     lead: list[str] = report.lead(figures)
     said = [words for run in figures.runs for words in run.warnings]
     for words in dict.fromkeys(said):

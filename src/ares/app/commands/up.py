@@ -163,6 +163,7 @@ def _run_sample(client: "Client") -> None:
     from ares.edge.cli.commands.logs import copy_log
     from ares.edge.cli.commands.wait import ending
     from ares.edge.client.errors import Conflict
+    from ares.edge.client.logs import LogWish
 
     gpus = min(1, max(node.gpus_free for node in client.nodes()))
     try:
@@ -179,7 +180,7 @@ def _run_sample(client: "Client") -> None:
     if job.replayed:
         return
     click.echo(f"running a sample job, {job.id}", err=True)
-    copy_log(client, job.id, follow=True)
+    copy_log(client, job.id, LogWish(follow=True))
     detail = client.wait(job, timeout=READY_WITHIN_S)
     value = None if detail.result is None else detail.result.value
     click.echo(f"its result: {value}" if detail.state.phase == "SUCCEEDED" else ending(detail))

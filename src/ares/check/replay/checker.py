@@ -7,9 +7,8 @@ from math import inf
 from ares.check.replay.ahead import End, earliest, entered, overlaps
 from ares.check.replay.decisions import AttemptEnd, AttemptStart, CycleDecisions, Promised
 from ares.check.replay.node import AskedRoom, beyond, empty, wishes, wrong_places
-from ares.check.replay.rules import rules_of
+from ares.check.replay.rules import ReplayVerdict, rules_of
 from ares.check.replay.trace import Trace
-from ares.check.replay.verdict import ReplayVerdict
 from ares.check.replay.waits import Waits
 from ares.model.profile import Pool, Profile
 from ares.model.state import Placement

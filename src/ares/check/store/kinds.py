@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ares.model.access import BootstrapRecord, TokenRecord
+from ares.model.access import BootstrapRecord, IdentityRecord, TenantRecord, TokenRecord, UserRecord
 from ares.model.alert import AlertRecord, ChannelRecord
 from ares.model.audit import AuditHead, AuditKey
 from ares.model.cron import CronRecord
 from ares.model.job import JobSpec
-from ares.model.machine import AuthorityRecord, MachineRecord
-from ares.model.node import NodeLease, NodeRecord, RemovedNode
+from ares.model.node import AuthorityRecord, MachineRecord, NodeLease, NodeRecord, RemovedNode
 from ares.model.policy import PolicyRecord
 from ares.model.profile import ProfileRecord
 from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord
@@ -34,7 +33,6 @@ from ares.model.state import (
     RetryBudget,
     StoreProof,
 )
-from ares.model.tenant import IdentityRecord, TenantRecord, UserRecord
 from ares.model.timing import ClockRecord
 
 # A job's id is random characters and then its time; its keys have the time in front.
@@ -52,7 +50,7 @@ class Format(msgspec.Struct, frozen=True):
 
 
 # The newest that these checks know.
-KNOWN_FORMAT = 3
+KNOWN_FORMAT = 5
 
 
 class Whose(NamedTuple):

@@ -19,7 +19,7 @@ _OF_AN_ATTEMPT = {
 # Which entries may come next in a phase.
 _NEXT: dict[str, set[str]] = {
     "": {"submitted"},
-    "WAITING": {"held", "unheld", "ready", "unmet", "updated", "cancelled"},
+    "WAITING": {"held", "unheld", "ready", "overdue", "unmet", "updated", "cancelled"},
     "PENDING": {"bound", "preempting", "updated", "cancelled", "held"},
     "STAGING": _OF_AN_ATTEMPT,
     "RUNNING": _OF_AN_ATTEMPT | {"resized"},
@@ -31,7 +31,7 @@ _NEXT: dict[str, set[str]] = {
     "UNKNOWN": {"released"},
     "SKIPPED": set(),
 }
-# The loss of a machine is told together with what becomes of the job, in one step.
+# The loss of a machine, or the end of a gang's last rank, is told together with what becomes of the job, in one step.
 _AFTER_LOSS = {"retrying", "failed", "unknown"}
 # Where an entry leads.
 _LEADS: dict[str, set[str]] = {
@@ -39,7 +39,7 @@ _LEADS: dict[str, set[str]] = {
     "bound": {"STAGING"},
     "started": {"RUNNING"},
     "rank-started": {"STAGING", "RUNNING"},
-    "rank-exited": {"STAGING", "RUNNING"},
+    "rank-exited": {"STAGING", "RUNNING", "RETRYING", "FAILED"},
     "resized": {"RUNNING"},
     "succeeded": {"SUCCEEDED"},
     "failed": {"FAILED"},
@@ -57,6 +57,7 @@ _LEADS: dict[str, set[str]] = {
     "held": {"WAITING"},
     "unheld": {"WAITING", "PENDING"},
     "ready": {"WAITING", "PENDING"},
+    "overdue": {"WAITING"},
     "unmet": {"SKIPPED", "FAILED"},
     "released": {"STAGING", "RUNNING", "RETRYING", "PREEMPTED", *TERMINAL},
 }
@@ -109,7 +110,8 @@ def replay(ledger: Sequence[LedgerEvent]) -> tuple[LedgerEnd, list[tuple[str, st
 
 
 def _out_of_turn(told: LedgerEnd, event: LedgerEvent, last: str) -> Iterator[str]:
-    allowed = _AFTER_LOSS if last == "lease-lost" else _NEXT[told.phase]
+    told_before = last == "lease-lost" or (last == "rank-exited" and told.phase not in _HOLDING)
+    allowed = _AFTER_LOSS if told_before else _NEXT[told.phase]
     if event.kind not in allowed:
         yield f"{event.kind!r} cannot follow {last!r} in phase {told.phase or 'none'}"
     if event.phase not in _LEADS[event.kind]:

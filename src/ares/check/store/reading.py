@@ -14,8 +14,7 @@ from ares.check.store.findings import Findings
 from ares.check.store.kinds import RecordKind, Whose
 from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord, JobState, LedgerEvent, Result, RetryBudget
-from ares.ports.snapshot import Snapshot
-from ares.ports.store import KV
+from ares.ports.store import KV, Snapshot
 
 T = TypeVar("T")
 

@@ -14,8 +14,7 @@ from ares.model.access import TokenRecord
 from ares.model.job import JobSpec, projects_of
 from ares.model.link import AttemptRef
 from ares.model.state import ArrayRecord, FlowRecord, OutputFile
-from ares.ports.snapshot import Progress, Snapshot
-from ares.ports.store import StoreError
+from ares.ports.store import Progress, Snapshot, StoreError
 
 _TICK_EVERY = 1000
 _NODE_ROLE = "node"

@@ -8,8 +8,7 @@ from ares.core import keys
 from ares.core.access.table import lesser, narrowed
 from ares.core.access.tokens import denied
 from ares.core.refusal import Refusal
-from ares.model.access import Principal
-from ares.model.tenant import IdentityRecord, UserRecord
+from ares.model.access import IdentityRecord, Principal, UserRecord
 from ares.ports.store import Store
 
 

@@ -7,9 +7,7 @@ from ares.control.access.account_check import AccountCheck
 from ares.control.access.users import Users, UserWish
 from ares.core.access import jwt
 from ares.core.refusal import Refusal
-from ares.model.access import Principal
-from ares.model.provider import Provider
-from ares.model.tenant import UserRecord
+from ares.model.access import Principal, Provider, UserRecord
 from ares.ports.provider import ProviderKeys
 
 log = structlog.get_logger()

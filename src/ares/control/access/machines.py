@@ -17,7 +17,7 @@ from ares.core.access.tokens import denied
 from ares.core.refusal import Refusal
 from ares.model.access import Principal, TokenRecord
 from ares.model.base import Record
-from ares.model.machine import AuthorityRecord, Certificate, MachineRecord, MachineRole, Presented
+from ares.model.node import AuthorityRecord, Certificate, MachineRecord, MachineRole, Presented
 from ares.ports.certificates import Issuer, Signed
 from ares.ports.clock import Clock
 from ares.ports.store import KV, Compare, Put, Store, StoreUnavailable, Unknown

@@ -12,9 +12,8 @@ from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access.table import reaches
 from ares.core.refusal import Refusal
-from ares.model.access import Principal
+from ares.model.access import Isolation, Principal, TenantRecord
 from ares.model.base import Note, Record, Slug
-from ares.model.tenant import Isolation, TenantRecord
 from ares.ports.clock import Clock
 from ares.ports.store import Put, Store
 

@@ -20,8 +20,7 @@ from ares.core.access.jwt import looks_signed
 from ares.core.access.table import WIDE, covers, may_grant, reaches, scope_of
 from ares.core.access.tokens import denied, digest, parse, verify
 from ares.core.refusal import Refusal
-from ares.model.access import BootstrapRecord, Permission, Principal, Role, TokenRecord
-from ares.model.tenant import UserRecord
+from ares.model.access import BootstrapRecord, Permission, Principal, Role, TokenRecord, UserRecord
 from ares.ports.clock import Clock, Rng
 from ares.ports.store import Committed, Compare, Delete, Put, Store, StoreUnavailable, Unknown
 

@@ -13,9 +13,8 @@ from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access.table import may_grant, reaches
 from ares.core.refusal import Refusal
-from ares.model.access import Principal, Role
+from ares.model.access import IdentityRecord, Principal, Role, TenantRecord, UserName, UserRecord
 from ares.model.base import Record, Slug
-from ares.model.tenant import IdentityRecord, TenantRecord, UserName, UserRecord
 from ares.ports.clock import Clock, Rng
 from ares.ports.store import Compare, Delete, Op, Put, Store
 

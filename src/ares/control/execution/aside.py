@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from ares.core.refusal import Refusal
-from ares.model.entry.job_session import (
+from ares.model.job_session import (
     PIECE_BYTES_MAX,
     WINDOW_BYTES,
     AttachClient,
@@ -106,10 +106,11 @@ def _joined(last: SessionOutput, frame: SessionOutput) -> SessionOutput | None:
 
 
 class NodeAside:
-    """The open stream of one node."""
+    """The open stream of one node, in one incarnation of it."""
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, incarnation: int = 0) -> None:
         self.node = node
+        self.incarnation = incarnation
         # Commands to send. Invariant: no more than `_WAITING_MAX`.
         self._waiting: deque[SideCommand] = deque()
         self._room, self._ready = asyncio.Event(), asyncio.Event()

@@ -51,6 +51,7 @@ def start_of(
         array=state.array,
         index=state.index,
         trace=state.trace,
+        key="" if spec.runtime is None else secrets.meeting_key(ref),
         updates=state.updates,
         secrets=() if isinstance(given, str) else given,
         secrets_trouble=given if isinstance(given, str) else "",

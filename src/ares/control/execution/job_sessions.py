@@ -15,7 +15,7 @@ from ares.core.access.table import reaches
 from ares.core.lifecycle.ranks import place_of
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
-from ares.model.entry.job_session import (
+from ares.model.job_session import (
     AttemptUse,
     EndSession,
     ListSessions,
@@ -47,9 +47,9 @@ class JobSessions:
         self._agents = agents
         self._rng = rng
         self._asides: dict[str, NodeAside] = {}
-        # Streams that agents were asked for, by their keys.
-        self._awaited: dict[str, tuple[str, asyncio.Future[NodeAside]]] = {}
-        self._coming: dict[str, asyncio.Future[NodeAside]] = {}
+        # Streams that agents were asked for, by their keys, and by node and incarnation.
+        self._awaited: dict[str, tuple[tuple[str, int], asyncio.Future[NodeAside]]] = {}
+        self._coming: dict[tuple[str, int], asyncio.Future[NodeAside]] = {}
 
     # ---- what clients ask for
 
@@ -181,28 +181,33 @@ class JobSessions:
             return Refusal(
                 code="node-elsewhere", message=f"node {node} is not connected to this replica{at}", retry_after_s=1.0
             )
-        if (aside := self._asides.get(node)) is not None:
+        aside = self._asides.get(node)
+        if aside is not None and aside.incarnation == agent.incarnation:
             return aside
+        if aside is not None:
+            # Of an agent that was killed: that its stream broke is heard later, by a silence.
+            aside.close()
         if not agent.enterable:
             return Refusal(
                 code="session-refused", message=f"the agent of node {node} is of a version that opens no sessions"
             )
-        coming = self._coming.get(node)
+        asked = (node, agent.incarnation)
+        coming = self._coming.get(asked)
         if coming is None:
-            coming = self._coming[node] = asyncio.get_running_loop().create_future()
+            coming = self._coming[asked] = asyncio.get_running_loop().create_future()
             key = self._rng.token(16).hex()
-            self._awaited[key] = (node, coming)
+            self._awaited[key] = (asked, coming)
             agent.send(OpenAside(key=key))
-            self._clock_out(node, key, coming)
+            self._clock_out(asked, key, coming)
         try:
             return await asyncio.shield(coming)
         except TimeoutError:
             return Refusal(code="node-silent", message=f"node {node} did not open a stream within {_COME_S:g} s")
 
-    def _clock_out(self, node: str, key: str, coming: "asyncio.Future[NodeAside]") -> None:
+    def _clock_out(self, asked: tuple[str, int], key: str, coming: "asyncio.Future[NodeAside]") -> None:
         def late() -> None:
             self._awaited.pop(key, None)
-            self._coming.pop(node, None)
+            self._coming.pop(asked, None)
             if not coming.done():
                 coming.set_exception(TimeoutError())
 
@@ -216,15 +221,15 @@ class JobSessions:
         hello = await anext(messages, None)
         if not isinstance(hello, SideHello) or hello.node != who.node:
             raise SessionRefused("the first message must be the hello of this very node", "not_granted")
-        node, coming = self._awaited.pop(hello.key, ("", None))
+        (node, incarnation), coming = self._awaited.pop(hello.key, (("", 0), None))
         if coming is None or node != who.node or coming.done():
             raise SessionRefused("no stream for sessions was asked for with this key", "not_granted")
-        aside = NodeAside(node)
+        aside = NodeAside(node, incarnation)
         older = self._asides.pop(node, None)
         if older is not None:
             older.close()
         self._asides[node] = aside
-        self._coming.pop(node, None)
+        self._coming.pop((node, incarnation), None)
         coming.set_result(aside)
         reading = asyncio.create_task(_read(aside, messages))
         reading.add_done_callback(lambda _: aside.close())

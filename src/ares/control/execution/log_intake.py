@@ -78,11 +78,11 @@ class LogKeeper:
         tenant, job, attempt, rank = chunk.ref.tenant, chunk.ref.job, chunk.attempt, chunk.rank
         end = chunk.offset + len(chunk.data)
         if end <= self._cap:
-            return self._logs.append(tenant, job, attempt, rank, chunk.offset, chunk.data)
+            return self._logs.append(tenant, job, attempt, rank, chunk.offset, chunk.data, stderr=chunk.stderr)
         kept = self._size(chunk)
         if chunk.offset < self._cap:
             fits = chunk.data[: self._cap - chunk.offset]
-            kept = self._logs.append(tenant, job, attempt, rank, chunk.offset, fits)
+            kept = self._logs.append(tenant, job, attempt, rank, chunk.offset, fits, stderr=chunk.stderr)
         if kept < min(chunk.offset, self._cap):
             return kept
         if kept == self._cap:

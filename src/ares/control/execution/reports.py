@@ -128,7 +128,10 @@ def _exit(report: Exited) -> Exit:
     ended = msgspec.structs.replace(report.exit, message=_words(report.exit.message))
     if trouble and ended.failure is None:
         ended = msgspec.structs.replace(ended, failure="exit", message=trouble)
-    return Exit(fence=report.ref.fence, exit=ended, rank=report.rank, value=value, outputs=report.outputs)
+    return Exit(
+        fence=report.ref.fence, exit=ended, rank=report.rank, value=value, outputs=report.outputs, at=report.at,
+        blames=report.blames,
+    )  # fmt: skip
 
 
 def _words(text: str) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from ares.api.projects import ProjectManifest
 from ares.control.state.view import View
 from ares.core.lifecycle.ranks import place_of
-from ares.core.project.manifest import parts_of
+from ares.core.project import parts_of
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.job import projects_of

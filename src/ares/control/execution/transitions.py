@@ -14,7 +14,7 @@ from ares.control.state.commit import WriteDraft, Writer, every, landed, packs
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import StateEntry, View
 from ares.core import keys
-from ares.core.alerts.job_end import NOTICES_MAX, notice_of_end
+from ares.core.alerts import NOTICES_MAX, notice_of_end
 from ares.core.lifecycle.deadline import outcome
 from ares.core.lifecycle.graph import step
 from ares.core.lifecycle.inputs import Context, Input, Stepped

@@ -5,36 +5,35 @@ from WAITING, and so takes effect once, whichever replica writes it, and however
 only in this memory: a new leader goes through all waiting jobs when it begins.
 
 Timers are monotonic. A new leader starts every timeout anew: late is safe, early is not. A timeout is the one decision
-that the records do not make final: its transaction compares the jobs that it found open.
+that the records do not make final, so it is made in two steps. The first writes that the time is over; the second
+judges by a view that has all that was written before that, however many jobs it waits for.
 """
 
 import asyncio
 import heapq
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
 
 import structlog
 
-from ares.control.execution.transitions import GuardFailed, JobChange, Transitions
+from ares.control.execution.transitions import JobChange, Transitions
 from ares.control.flow.flow_index import FlowIndex
 from ares.control.flow.standings import ParentStandings
 from ares.control.state.pacing import WORKED_ON, breathe
-from ares.control.state.view import Delta, View
-from ares.core import keys
-from ares.core.lifecycle.inputs import BeginDue, Input, NeedsMet, NeedsUnmet
+from ares.control.state.view import Delta, StateEntry, View
+from ares.core.lifecycle.inputs import BeginDue, Input, NeedsMet, NeedsOverdue, NeedsUnmet
 from ares.core.lifecycle.waiting import needy
 from ares.core.needs.verdict import NeedsVerdict, all_parents, judge
 from ares.core.text import span
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, JobState
 from ares.ports.clock import Clock, happens
-from ares.ports.store import Compare, StoreError
+from ares.ports.store import StoreError
 
 log = structlog.get_logger()
 
 _STORE_PAUSE_S = 0.5
-# Of the jobs that a timeout found open so many are compared: a transaction has room for as many again.
-_GUARDS_MAX = 30
+# Until the watch has brought what this process wrote itself.
+_WATCH_PAUSE_S = 0.05
 # The wall clock may be set: a time to begin is looked at again at least so often.
 _LOOK_EVERY_S = 30.0
 # Stand in for parents: no job's id begins so.
@@ -211,38 +210,34 @@ class Releases:
                 await breathe()
             self._changed.pop(job, None)
             entry = self._view.entries.get(job)
-            change = None if entry is None else self._due(entry.state)
-            if change is not None:
-                changes.append(change)
+            what = None if entry is None else self._due(entry)
+            if entry is not None and what is not None:
+                changes.append(JobChange(job, entry.state.tenant, (what,)))
         if not changes:
             return
         try:
-            for change, outcome in zip(changes, await self._transitions.apply(changes), strict=True):
-                if isinstance(outcome, GuardFailed) and change.job in self._parents:
-                    # A job that it waits for has changed: looked at again when the view has that.
-                    self._arm(self._clock.monotonic() + _STORE_PAUSE_S, change.job)
+            await self._transitions.apply(changes)
         except StoreError as error:
             log.warning("release.delayed", count=len(changes), error=str(error))
             await self._clock.sleep(_STORE_PAUSE_S)
             self._changed.update((change.job, None) for change in changes if change.job in self._parents)
 
-    def _due(self, state: JobState) -> JobChange | None:
+    def _due(self, entry: StateEntry) -> Input | None:
         """What is to happen to the waiting job now."""
-        spec = self._view.spec(state)
+        state, spec = entry.state, self._view.spec(entry.state)
         if state.phase != "WAITING" or spec is None:
             return None
         if not needy(spec, state):
-            return _change(state, self._time(state, spec))
+            return self._time(state, spec)
         flow = None if state.flow is None else self._view.kept.flows.get(state.flow)
         if flow is not None and flow.abandoned:
-            broken_off = "its workflow was not accepted: the submission broke off"
-            return _change(state, NeedsUnmet(reason=broken_off, then="skip"))
+            return NeedsUnmet(reason="its workflow was not accepted: the submission broke off", then="skip")
         if state.flow is not None and (flow is None or not flow.whole):
             return None
         found = judge(spec, state.index, self._standings.of)
         if state.flow is not None and spec.finally_ and found.verdict == "met":
             found = self._last(state.flow)
-        return self._needs(state, spec, found)
+        return self._needs(entry, spec, found)
 
     def _last(self, flow: str) -> NeedsVerdict:
         """Whether all jobs but those that wait for that have ended."""
@@ -256,25 +251,22 @@ class Releases:
         """What it goes by besides jobs: that its workflow is whole, and for a last job that the others have ended."""
         return (_WHOLE + flow, _ENDED + flow) if state.is_finally else (_WHOLE + flow,)
 
-    def _needs(self, state: JobState, spec: JobSpec, found: NeedsVerdict) -> JobChange | None:
+    def _needs(self, entry: StateEntry, spec: JobSpec, found: NeedsVerdict) -> Input | None:
         if found.verdict == "met":
-            return _change(state, NeedsMet(reason=found.message))
+            return NeedsMet(reason=found.message)
         if found.verdict == "impossible":
-            return _change(state, NeedsUnmet(reason=found.message, then=spec.on_impossible))
-        timeout, until = spec.needs_timeout, self._given_up.get(state.id)
-        if timeout is None or until is None or self._clock.monotonic() < until:
+            return NeedsUnmet(reason=found.message, then=spec.on_impossible)
+        timeout, until, now = spec.needs_timeout, self._given_up.get(entry.state.id), self._clock.monotonic()
+        if timeout is None or until is None:
             return None
-        given_up = NeedsUnmet(reason=f"{found.message}, for {span(timeout.after_s)} by now", then=timeout.then)
-        return _change(state, given_up, tuple(islice(self._open(state.tenant, found), _GUARDS_MAX)))
-
-    def _open(self, tenant: str, found: NeedsVerdict) -> Iterator[Compare]:
-        """The records of the jobs that it waits for still: while one of them is as it is, not all have happened."""
-        entries = self._view.entries
-        for parent in found.parents:
-            for job in self._view.by_array.get(parent, ()) if parent not in entries else (parent,):
-                entry = entries.get(job)
-                if entry is not None and entry.state.phase not in TERMINAL:
-                    yield Compare(keys.state(tenant, job), "mod_revision", entry.mod_revision)
+        reason = f"{found.message}, for {span(timeout.after_s)} by now"
+        if not entry.state.needs_overdue:
+            return None if now < until else NeedsOverdue(reason=reason)
+        if self._view.revision < entry.mod_revision:
+            # What was written before the time was over may not be here yet.
+            self._arm(now + _WATCH_PAUSE_S, entry.state.id)
+            return None
+        return NeedsUnmet(reason=reason, then=timeout.then)
 
     def _time(self, state: JobState, spec: JobSpec) -> Input | None:
         if state.held_by or spec.begin_at is None:
@@ -284,7 +276,3 @@ class Releases:
             return BeginDue()
         self._arm(self._clock.monotonic() + min(left_s, _LOOK_EVERY_S), state.id)
         return None
-
-
-def _change(state: JobState, what: Input | None, guards: tuple[Compare, ...] = ()) -> JobChange | None:
-    return None if what is None else JobChange(state.id, state.tenant, (what,), guards)

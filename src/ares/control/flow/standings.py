@@ -15,12 +15,16 @@ class ParentStandings:
         self._view = view
         self._arrays: dict[str, ParentStanding] = {}
         self._wanted: set[str] = set()
+        # The job that was asked for last: of one that many wait for, each of them asks.
+        self._last: tuple[JobState, ParentStanding] | None = None
 
     def of(self, parent: str) -> ParentStanding | None:
         """None when the job is no longer kept."""
         entry = self._view.entries.get(parent)
         if entry is not None:
-            return standing(entry.state)
+            if self._last is None or self._last[0] is not entry.state:
+                self._last = (entry.state, standing(entry.state))
+            return self._last[1]
         kept = self._arrays.get(parent)
         if kept is not None:
             return kept

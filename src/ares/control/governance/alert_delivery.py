@@ -8,12 +8,11 @@ import asyncio
 import msgspec
 import structlog
 
-from ares.control.governance.channel_seal import Sealing
+from ares.control.governance.channels import Sealing
 from ares.control.state.records import Records, same
 from ares.control.state.view import Delta, View
 from ares.core import keys
-from ares.core.alerts.due import due, in_turn, marked, notice_of
-from ares.core.alerts.job_end import due_notices
+from ares.core.alerts import due, due_notices, in_turn, marked, notice_of
 from ares.model.alert import AlertRecord
 from ares.ports.clock import Clock, happens
 from ares.ports.notify import NotDelivered, Notifier

@@ -12,7 +12,7 @@ from ares.control.state.records import Records, same, unchanged
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.access.table import WIDE, scope_of
-from ares.core.alerts.due import again
+from ares.core.alerts import again
 from ares.model.access import Principal
 from ares.model.alert import AlertRecord, AlertState, Severity
 from ares.ports.clock import Clock

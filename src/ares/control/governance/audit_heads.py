@@ -14,8 +14,7 @@ from ares.control.governance.alerts import Alerts
 from ares.control.governance.audit import Audit
 from ares.control.state.view import View
 from ares.core import keys
-from ares.core.audit.chain import entry_of, signed_bytes, superfluous
-from ares.core.audit.verify import Sealer, check
+from ares.core.audit.chain import Sealer, check, entry_of, signed_bytes, superfluous
 from ares.model.audit import AuditDraft, AuditHead, AuditKey, AuditStub
 from ares.ports.audit import AuditLog, AuditPorts, AuditUnavailable, Segment
 from ares.ports.clock import Clock

@@ -146,6 +146,10 @@ class Judging:
 
     # ---- judging
 
+    def concerns(self, tenant: str) -> bool:
+        """Whether any policy is in force for the tenant's jobs."""
+        return self._of(tenant) is not None
+
     def judge(self, given: Submission) -> PolicyVerdict:
         """Defaults first, then refusals, then warnings and alerts, all of the job as it became."""
         in_force = self._of(given.who.tenant)

@@ -1,13 +1,14 @@
 """A tenant's secrets: written, listed by name, deleted, and revealed only to attempts that declare them."""
 
 import asyncio
+import hmac
 from collections.abc import Sequence
 
 import msgspec
 import structlog
 
 from ares.api.secrets import KeyRotation, SecretView
-from ares.control.governance.channel_seal import Sealing, keys_used
+from ares.control.governance.channels import Sealing, keys_used
 from ares.control.state.records import Records, same, unchanged
 from ares.control.state.view import Delta, View
 from ares.core import keys
@@ -17,6 +18,7 @@ from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.alert import ChannelRecord
 from ares.model.job import ENV_BYTES_MAX, JobSpec
+from ares.model.link import AttemptRef
 from ares.model.secret import (
     SECRET_BYTES_MAX,
     SECRETS_BYTES_MAX,
@@ -40,7 +42,9 @@ _NO_VAULT = "this server keeps no secrets: it has no key file"
 
 
 class Secrets:
-    def __init__(self, store: Store, view: View, clock: Clock, vault: Vault | None) -> None:
+    def __init__(self, store: Store, view: View, clock: Clock, vault: Vault | None, installation: bytes = b"") -> None:
+        """`installation` is the installation's own secret, the same on every replica."""
+        self._installation = installation
         self._store = store
         self._records = Records(store, view)
         self._view = view
@@ -49,6 +53,11 @@ class Secrets:
         self._sealing = Sealing(vault)
         self._warned: set[str] = set()
         view.subscribe(self._on_delta)
+
+    def meeting_key(self, ref: AttemptRef) -> str:
+        """By which the ranks of an attempt know each other. No other attempt has it, and it is not kept."""
+        said = f"ranks {ref.tenant}/{ref.job}/{ref.fence}"
+        return hmac.new(self._installation, said.encode(), "sha256").hexdigest()
 
     # ---- reading
 

@@ -23,6 +23,8 @@ class JobNews(_Message, frozen=True):
 
     state: JobState
     estimate: Estimate | None = None
+    # It waits with another planner: only what it holds, or what is kept for it, matters.
+    foreign: bool = False
 
 
 class PlannerRules(_Message, frozen=True):
@@ -33,6 +35,9 @@ class PlannerRules(_Message, frozen=True):
     isolation: dict[str, Isolation] = {}
     # Plugins, "kind name", that are not to be entered, with what happened.
     cut: dict[str, str] = {}
+    # Which planner this is, and of how many.
+    planner: int = 0
+    planners: int = 1
 
 
 class News(_Message, frozen=True):
@@ -54,6 +59,10 @@ class News(_Message, frozen=True):
     told: tuple[Promise, ...] = ()
     # Arrays that are throttled, or not any more.
     throttles: dict[str, int | None] = {}
+    # With several planners: which of them a node is the home of, for the nodes of these news.
+    homes: dict[str, int] = {}
+    # Starts that other planners promised, or not any more.
+    claimed: dict[str, Promise | None] = {}
     # Everything that is known about use, instead of what the planner made of the records.
     used: UsageData | None = None
 

@@ -6,6 +6,7 @@ It has no clock, no store and no memory of its own: everything it goes by was to
 from collections.abc import Callable, Iterable, Set
 
 import msgspec
+from msgspec.structs import replace
 
 from ares.api.reasons import Reason
 from ares.control.planner.messages import (
@@ -18,11 +19,13 @@ from ares.control.planner.messages import (
     Question,
 )
 from ares.core.admit.placement import at_least
+from ares.core.capacity.fit import no_row_scores
 from ares.core.explain.why import why_waiting
 from ares.core.forecast.estimate import Estimate
 from ares.core.forecast.predictor import Predictor
 from ares.core.lifecycle.ranks import holds
 from ares.core.lifecycle.updates import in_force
+from ares.core.queue.planners import closeness
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.budget import CycleBudget
 from ares.core.schedule.cluster import Cluster, Moment
@@ -30,6 +33,7 @@ from ares.core.schedule.cycle import cycle
 from ares.core.schedule.follower import follow, forget, throttle
 from ares.core.schedule.plan import Plan
 from ares.core.schedule.plugins import without_cut, without_unknown
+from ares.core.schedule.scorers import home
 from ares.model.isolation import Isolation
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, JobState
@@ -80,6 +84,9 @@ class Mirror:
         # Of jobs that have not ended, or hold something; with the specification as it was submitted.
         self._jobs: dict[str, tuple[JobState, JobSpec | None]] = {}
         self._isolation: dict[str, Isolation] = {}
+        self._rules = PlannerRules(self._cluster.profile)
+        # Of several planners: which nodes this one fills first.
+        self._home = home.HomeFirst()
 
     def handle(self, frame: bytes) -> bytes:
         question = self._decode(frame)
@@ -111,6 +118,7 @@ class Mirror:
             cluster.book(reservation)
         for name in news.reservations_gone:
             cluster.unbook(name)
+        self._take_others(news)
         if news.promises is not None:
             cluster.remember(news.told)
             cluster.promise(news.promises, more=True)
@@ -119,11 +127,34 @@ class Mirror:
 
     def _begin(self, rules: PlannerRules) -> None:
         profile, _ = without_unknown(rules.profile, ACTIONS)
+        # All planners together propose as much at once as one would: the leader verifies it in one go.
+        most = max(1, profile.max_placements_per_cycle // rules.planners)
+        profile = profile if rules.planners == 1 else replace(profile, max_placements_per_cycle=most)
         self._predictor = _Hearsay()
         self._cluster = Cluster(without_cut(profile, rules.cut), self._predictor, rules.cut)
         self._budget, self._since = CycleBudget(self._time_is_up), None
         self._isolation = rules.isolation
         self._jobs.clear()
+        self._rules = rules
+        if rules.planners > 1:
+            self._home, evaluations = home.HomeFirst(), self._cluster.evaluations
+            known = evaluations.rules
+            scorers = (*known.scorers, (home.NAME, home.WEIGHT, self._home))
+            # Rows alone are scored by the profile's scorers, which do not know of homes.
+            evaluations.rules = known._replace(scorers=scorers, by_row=no_row_scores)
+
+    def _take_others(self, news: News) -> None:
+        """What concerns other planners: whose home nodes are, and what is promised to jobs that wait elsewhere."""
+        cluster, rules = self._cluster, self._rules
+        for node, whose in news.homes.items():
+            self._home.put(cluster.rows[node], closeness(node, whose, rules.planner, rules.planners))
+        # As with any other change of the future, what was promised here has to be looked at again.
+        for job, claim in news.claimed.items():
+            if claim is not None:
+                cluster.claimed[job] = claim
+                cluster.future.setbacks += 1
+            elif cluster.claimed.pop(job, None) is not None:
+                cluster.future.slack += 1
 
     def _follow(self, told: JobNews, news: News) -> None:
         state = told.state
@@ -134,6 +165,8 @@ class Mirror:
         if told.estimate is not None:
             self._predictor.said[state.id] = told.estimate
         follow(self._cluster, before, state, _asked(state, spec), news.now)
+        if told.foreign:
+            self._cluster.dequeue(state.id)
         if state.phase in TERMINAL and not holds(state):
             self._jobs.pop(state.id, None)
         else:

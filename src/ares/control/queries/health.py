@@ -1,6 +1,6 @@
 """Is this replica alive, and fit to serve? What does it know, and how old is that?"""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -31,7 +31,10 @@ class Health:
         reserves: DiskWatch | None = None,
         # Plugins that plans are made without, with what happened: those of the moment it is asked.
         cut: Mapping[str, str] = MappingProxyType({}),
+        # How the planners do, where there are several.
+        planners: Callable[[], Mapping[str, str]] = dict[str, str],
     ) -> None:
+        self._planners = planners
         self._view = view
         self._leader = leader
         self._clock = clock
@@ -65,6 +68,7 @@ class Health:
         if self._refused or self._cut:
             sorts = {"refused": sorted(plugin.name for plugin in self._refused), "cut off": sorted(self._cut)}
             facts["plugins"] = "; ".join(f"{sort}: {', '.join(names)}" for sort, names in sorts.items() if names)
+        facts |= self._planners()
         if rooms:
             facts["disk"] = short or "has room"
             facts["disk_free_mib"] = str(min(room.bytes_free for room in rooms) >> 20)

@@ -5,8 +5,9 @@ Each rank of a gang has its own output with its own offsets, so that reading can
 """
 
 import asyncio
+from bisect import bisect_right
 
-from ares.api.jobs import LogLine, LogMatches
+from ares.api.jobs import LogLine, LogMatches, LogStream
 from ares.control.state.pacing import breathe
 from ares.control.state.view import View
 from ares.core.lifecycle.ranks import holds
@@ -24,8 +25,13 @@ _SEARCHED_MAX = 8 << 20
 _LINE_MAX = 4096
 
 
+# Begin and end in a log.
+LogSpan = tuple[int, int]
+
+
 class LogSlice(Record, frozen=True):
-    """Bytes from `offset`. `complete` means the attempt has ended and nothing follows this slice."""
+    """Bytes from `offset`. `complete` means the attempt has ended and nothing follows this slice. `stderr`: where in
+    the log the bytes are that were written to stderr."""
 
     attempt: int
     rank: int
@@ -33,6 +39,22 @@ class LogSlice(Record, frozen=True):
     data: bytes
     size: int
     complete: bool
+    stderr: tuple[LogSpan, ...] = ()
+
+    def of(self, stream: LogStream) -> bytes:
+        """What was written to that stream."""
+        spans = spans_of(stream, self.stderr, self.offset, self.offset + len(self.data))
+        return b"".join(self.data[low - self.offset : high - self.offset] for low, high in spans)
+
+
+def spans_of(stream: LogStream | None, stderr: tuple[LogSpan, ...], begin: int, end: int) -> list[LogSpan]:
+    """The parts between `begin` and `end` that were written to the stream, None: to either."""
+    if stream == "stderr":
+        return list(stderr)
+    if stream is None or not stderr:
+        return [(begin, end)]
+    edges = [begin, *(edge for span in stderr for edge in span), end]
+    return [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
 
 
 class LogSearch(Record, frozen=True):
@@ -43,6 +65,7 @@ class LogSearch(Record, frozen=True):
     rank: int = 0
     offset: int = 0
     limit: int = 100
+    stream: LogStream | None = None
 
 
 class LogReader:
@@ -66,7 +89,10 @@ class LogReader:
         data = self._logs.read(who.tenant, job_id, chosen, rank, offset, limit)
         size = self._logs.size(who.tenant, job_id, chosen, rank)
         complete = ended and offset + len(data) >= size
-        return LogSlice(attempt=chosen, rank=rank, offset=offset, data=data, size=size, complete=complete)
+        stderr = self._logs.stderr(who.tenant, job_id, chosen, rank, offset, offset + len(data)) if data else ()
+        return LogSlice(
+            attempt=chosen, rank=rank, offset=offset, data=data, size=size, complete=complete, stderr=stderr
+        )  # fmt: skip
 
     async def ranks(self, who: Principal, job_id: str, attempt: int | None) -> tuple[int, ...] | None:
         """The ranks of an attempt, the latest by default: those that have written, and those that may yet."""
@@ -90,22 +116,27 @@ class LogReader:
             await asyncio.sleep(0)
             await self._clock.sleep(_POLL_S)
 
-    async def tail_offset(self, who: Principal, job_id: str, attempt: int, rank: int, lines: int) -> int:
-        """Where the last `lines` lines begin."""
-        end = self._logs.size(who.tenant, job_id, attempt, rank)
-        offset, found = end, -1
+    async def tail_offset(
+        self, who: Principal, job_id: str, attempt: int, rank: int, lines: int, stream: LogStream | None = None
+    ) -> int:
+        """Where the last `lines` lines begin, of all or of one stream."""
+        offset, found = self._logs.size(who.tenant, job_id, attempt, rank), -1
+        first = True
         while offset > 0:
             start = max(0, offset - _TAIL_BLOCK)
             block = self._logs.read(who.tenant, job_id, attempt, rank, start, offset - start)
-            if found == -1:
-                # The newline that ends the last line does not begin another.
-                found = 0 if not block.endswith(b"\n") else -1
-            position = len(block)
-            while (position := block.rfind(b"\n", 0, position)) >= 0:
-                found += 1
-                if found >= lines:
-                    return start + position + 1
+            stderr = () if stream is None else self._logs.stderr(who.tenant, job_id, attempt, rank, start, offset)
+            for low, high in reversed(spans_of(stream, stderr, start, offset)):
+                position = high - start
+                if first:
+                    # The newline that ends the last line does not begin another.
+                    found, first = -1 if block[position - 1 : position] == b"\n" else 0, False
+                while (position := block.rfind(b"\n", low - start, position)) >= 0:
+                    found += 1
+                    if found >= lines:
+                        return start + position + 1
             offset = start
+            await breathe()
         return 0
 
     async def since_offset(self, who: Principal, job_id: str, attempt: int, rank: int, at: float) -> int:
@@ -119,7 +150,6 @@ class LogReader:
         if state is None:
             return None
         attempt = asked.attempt or state.attempt
-        wanted = asked.text.encode()
         offset, lines, read = asked.offset, list[LogLine](), 0
         ended = _ended(state, attempt, asked.rank)
         while read < _SEARCHED_MAX and len(lines) < asked.limit:
@@ -130,7 +160,8 @@ class LogReader:
                 whole = len(data)
             if not whole:
                 break
-            offset += _find(data[:whole], offset, wanted, lines, asked.limit)
+            apart = self._logs.stderr(who.tenant, job_id, attempt, asked.rank, offset, offset + whole)
+            offset += _find(data[:whole], offset, asked, apart, lines)
             read += whole
             await breathe()
         size = self._logs.size(who.tenant, job_id, attempt, asked.rank)
@@ -144,15 +175,20 @@ class LogReader:
         return None if entry is None or entry.state.tenant != who.tenant else entry.state
 
 
-def _find(data: bytes, offset: int, wanted: bytes, lines: list[LogLine], limit: int) -> int:
-    """Adds the lines of `data` that contain the text; returns how far it came, less than all when there are enough."""
-    at = 0
+def _find(data: bytes, offset: int, asked: LogSearch, stderr: tuple[LogSpan, ...], lines: list[LogLine]) -> int:
+    """Adds the lines of `data` that contain the text; returns how far it came, less than all when there are enough. A
+    line belongs to the stream of its text."""
+    at, wanted = 0, asked.text.encode()
     while (found := data.find(wanted, at)) >= 0:
         begin, end = data.rfind(b"\n", 0, found) + 1, data.find(b"\n", found)
         end = len(data) if end < 0 else end
-        lines.append(LogLine(offset=offset + begin, text=data[begin:end][:_LINE_MAX].decode("utf-8", "replace")))
+        span = bisect_right(stderr, offset + found, key=lambda span: span[0]) - 1
+        stream: LogStream = "stderr" if span >= 0 and stderr[span][1] > offset + found else "stdout"
+        if asked.stream in (None, stream):
+            text = data[begin:end][:_LINE_MAX].decode("utf-8", "replace")
+            lines.append(LogLine(offset=offset + begin, text=text, stream=stream))
         at = end + 1
-        if len(lines) >= limit or at > len(data):
+        if len(lines) >= asked.limit or at > len(data):
             return min(at, len(data))
     return len(data)
 

@@ -6,6 +6,7 @@ why a job waits and its position in the queue.
 
 import asyncio
 from collections.abc import Mapping
+from math import inf
 
 import structlog
 
@@ -46,6 +47,7 @@ log = structlog.get_logger()
 _REASONS_KEPT_S = 1.0
 # With thousands of nodes a look takes milliseconds.
 _LOOK_EVERY_S = 0.25
+_ROUNDING_S = 1e-6
 # Computing it reads every running job.
 _SUPPLIES_KEPT_S = 1.0
 _SOON = Reason(code="NEXT_CYCLE", message="there is room for it; the next cycle gets to it")
@@ -79,6 +81,8 @@ class LiveCluster:
         # Counts changes. A waiting task compares it to see whether more keep coming.
         self.news = 0
         self._looked_at = float("-inf")
+        # Before this no node falls silent that is ready now.
+        self._silent_from = float("-inf")
         # By class, with when each was found.
         self._reasons: dict[int, tuple[float, Reason | None]] = {}
         # By class, reasons that only the planning process knows: those of plugins' filters.
@@ -89,9 +93,10 @@ class LiveCluster:
         self._isolation: dict[str, Isolation] = {}
         view.subscribe(self._on_delta)
 
-    def planned(self, plan: Plan) -> None:
-        """Keeps what was promised, and drops what is known about classes that the latest cycle did not leave out."""
-        self.cluster.promise(plan.promises, more=plan.more)
+    def planned(self, plan: Plan, *, whole: bool) -> None:
+        """Keeps what was promised, and drops what is known about classes that the latest cycle did not leave out.
+        `whole`: every waiting job had a turn."""
+        self.cluster.promise(plan.promises, more=not whole)
         # The planner numbers classes on its own, so a class that was left out is found by one of its jobs.
         left = (self.cluster.waiting.class_of(waiting.first_job) for waiting in plan.left)
         still = {job_class.id for job_class in left if job_class is not None}
@@ -189,6 +194,7 @@ class LiveCluster:
 
     def _on_delta(self, delta: Delta) -> None:
         if delta.relisted:
+            self._silent_from = float("-inf")
             self.cluster = Cluster(self._profile(), self.predictor)
             self._supplies = self._starts = None
             # Reasons are by class, and the new cluster state numbers its classes anew.
@@ -288,7 +294,12 @@ class LiveCluster:
 
     def _set_ready(self, name: str) -> bool:
         """Whether the scheduler may place there now and could not before, or the other way round."""
-        return name in self.cluster.rows and self.cluster.set_ready(name, ready(self._view, name))
+        if name not in self.cluster.rows:
+            return False
+        if is_ready := ready(self._view, name):
+            entry = self._view.leases[name]
+            self._silent_from = min(self._silent_from, entry.seen_at + entry.lease.dead_after_s - _ROUNDING_S)
+        return self.cluster.set_ready(name, is_ready)
 
     def refresh_ready(self) -> None:
         """Silence makes no change in the store: look at the clock, every now and then."""
@@ -296,5 +307,7 @@ class LiveCluster:
         if now - self._looked_at < _LOOK_EVERY_S:
             return
         self._looked_at = now
-        for name in self._view.nodes:
-            self._set_ready(name)
+        if now >= self._silent_from:
+            self._silent_from = inf
+            for name in self._view.nodes:
+                self._set_ready(name)

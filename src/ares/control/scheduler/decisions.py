@@ -12,7 +12,7 @@ from ares.core.schedule.plan import Plan
 from ares.model.base import Record
 from ares.model.profile import Profile
 from ares.ports.clock import Clock, Rng
-from ares.ports.decisions import DecisionLog
+from ares.ports.planning import DecisionLog
 
 _KEPT_MAX = 10_000
 

@@ -9,13 +9,15 @@ from itertools import islice
 from ares.api.decisions import Promise
 from ares.control.planner.messages import JobNews, News, PlannerRules
 from ares.control.scheduler.cluster_view import LiveCluster
+from ares.control.scheduler.sharding import Sharding
 from ares.control.state.view import Delta, View
 from ares.core import keys
 from ares.core.lifecycle.ranks import holds
 from ares.core.queue.order import account_of
 from ares.model.isolation import Isolation
+from ares.model.node import NodeRecord
 from ares.model.reservation import BOOKED, Reservation
-from ares.model.state import TERMINAL, JobState
+from ares.model.state import BOUND, TERMINAL, JobState
 
 # Jobs and nodes of one frame: few enough that requests are not slowed down.
 AT_ONCE = 250
@@ -24,12 +26,23 @@ _BEHIND_MAX = 50_000
 
 
 class Feed:
-    def __init__(self, view: View, planner: LiveCluster, wall: Callable[[], float]) -> None:
+    """What one planner of several is told. `cut` has the plugins that are disabled, with the reason."""
+
+    def __init__(
+        self,
+        view: View,
+        planner: LiveCluster,
+        wall: Callable[[], float],
+        sharding: Sharding,
+        number: int,
+        cut: dict[str, str],
+    ) -> None:
         self._view = view
         self._planner = planner
         self._wall = wall
-        # Plugins that are disabled, with the reason.
-        self.cut: dict[str, str] = {}
+        self._sharding = sharding
+        self._number = number
+        self.cut = cut
         # Counts changes of the planner's input other than records of jobs and nodes.
         self.rules = 0
         self._isolation: dict[str, Isolation] = {}
@@ -47,6 +60,9 @@ class Feed:
         # Jobs whose specification the planner has, and nodes it takes for ready.
         self._known: set[str] = set()
         self._ready: frozenset[str] = frozenset()
+        # What the planner takes for promised by others, and since when jobs and nodes are dealt out as they are.
+        self._claimed: dict[str, Promise] = {}
+        self._dealt = self._sharding.dealt
         self._last = False
 
     @property
@@ -68,6 +84,8 @@ class Feed:
             self.rules_changed()
         if delta.reservations:
             self.rules += 1
+        if self._dealt != self._sharding.dealt:
+            self.restart()
         if self._new:
             return
         self._jobs.update(dict.fromkeys(entry.state.id for _, entry in delta.states))
@@ -85,6 +103,8 @@ class Feed:
         told_nodes = not self._nodes
         booked = [(name, self._booked(name)) for name in (_taken(self._reservations) if told_nodes else ())]
         jobs = _taken(self._jobs) if told_nodes else []
+        if self._sharding.planners > 1:
+            jobs = [job for job in jobs if self._concerns(job)]
         specs: dict[str, bytes] = {}
         told = tuple(promise for job in jobs if (promise := self._told(job, specs)) is not None)
         used, promises, earlier = None, None, tuple[Promise, ...]()
@@ -108,6 +128,8 @@ class Feed:
             promises=promises,
             told=earlier,
             used=used,
+            homes=self._homes(record for _, record in records if record is not None),
+            claimed=self._claims() if told_nodes else {},
         )
 
     def _begin(self) -> PlannerRules:
@@ -119,7 +141,33 @@ class Feed:
         self._nodes = dict.fromkeys(sorted(view.nodes))
         self._reservations = dict.fromkeys(sorted(view.reservations))
         self._isolation = self._isolation_now()
-        return PlannerRules(view.profile.profile, self._isolation, dict(self.cut))
+        sharding = self._sharding
+        return PlannerRules(view.profile.profile, self._isolation, dict(self.cut), self._number, sharding.planners)
+
+    # ---- of several planners
+
+    def _concerns(self, job: str) -> bool:
+        """Jobs that wait with another planner are left out, unless they hold something or did when they were told."""
+        entry = self._view.entries.get(job)
+        if entry is None or job in self._known:
+            return True
+        state = entry.state
+        waits = state.phase not in BOUND and state.phase not in TERMINAL and not holds(state) and not state.hold
+        return not waits or self._sharding.planner_of(state) == self._number
+
+    def _homes(self, records: Iterable[NodeRecord]) -> dict[str, int]:
+        sharding = self._sharding
+        if sharding.planners == 1:
+            return {}
+        return {record.info.name: sharding.home_of(record) for record in records}
+
+    def _claims(self) -> dict[str, Promise | None]:
+        """Starts that other planners promised: what changed since this one was last told."""
+        now = self._sharding.claimed(self._number)
+        if now == self._claimed:
+            return {}
+        before, self._claimed = self._claimed, now
+        return {job: now.get(job) for job in sorted(now.keys() | before) if now.get(job) != before.get(job)}
 
     def _told(self, job: str, specs: dict[str, bytes]) -> JobNews | None:
         entry = self._view.entries.get(job)
@@ -134,7 +182,8 @@ class Feed:
             self._send_spec(state, specs)
         if state.phase in TERMINAL and not holds(state):
             self._known.discard(job)
-        return JobNews(state, estimate)
+        foreign = state.phase == "PENDING" and self._sharding.planner_of(state) != self._number
+        return JobNews(state, estimate, foreign)
 
     def _send_spec(self, state: JobState, specs: dict[str, bytes]) -> None:
         name = state.array or state.id

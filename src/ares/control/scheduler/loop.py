@@ -16,9 +16,10 @@ from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.scheduler.decisions import Decisions
 from ares.control.scheduler.proposer import Proposer
 from ares.control.state.commit import Unsettled
+from ares.control.state.pacing import breathe
 from ares.control.state.view import View
 from ares.core import keys
-from ares.core.energy.model import rates_of
+from ares.core.energy import rates_of
 from ares.core.lifecycle.inputs import Bind, Cancel, Input, Nominate, Preempt, RanksResized
 from ares.core.schedule.follower import planned_s
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
@@ -36,8 +37,6 @@ _LINGER_STEP_S = 0.003
 LINGER_S = 0.03
 _LINGER_ENOUGH = 32
 _STORE_PAUSE_S = 0.2
-# The planner was lost: a new one takes about as long to start.
-_LOST_PAUSE_S = 0.5
 # How often jobs may be preempted; in between, jobs only get free resources.
 _EVICT_EVERY_S = 0.5
 _UNHELD = "the room kept for it cannot be had any more; it waits for any"
@@ -91,18 +90,28 @@ class SchedulerLoop:
         # Bindings of earlier leaders are older than the election: a view without them would give places away twice.
         await self._view.catch_up()
         self._planner.changed.set()
-        while True:
-            await self._wait()
-            try:
-                await self._round(guard)
-            except Unsettled:
-                raise
-            except StoreError as error:
-                log.warning("schedule.delayed", error=str(error))
-                await self._clock.sleep(_STORE_PAUSE_S)
-                self._planner.changed.set()
+        try:
+            while True:
+                await self._wait()
+                await self._settled_round(guard)
+        finally:
+            await self._proposer.dismiss()
+
+    async def _settled_round(self, guard: Compare) -> None:
+        try:
+            await self._round(guard)
+        except Unsettled:
+            raise
+        except StoreError as error:
+            log.warning("schedule.delayed", error=str(error))
+            await self._clock.sleep(_STORE_PAUSE_S)
+            self._planner.changed.set()
 
     async def _wait(self) -> None:
+        if self._proposer.unfinished:
+            # Requests come in between.
+            await breathe()
+            return
         await happens(self._planner.changed, self._clock, self._look_s)
         if self._wave > 1 and self._clock.monotonic() - self._bound_at < self._linger_s:
             await self._linger()
@@ -123,30 +132,28 @@ class SchedulerLoop:
     async def _round(self, guard: Compare) -> None:
         cluster = self._planner.cluster
         self._telemetry.gauge("ares_queue_depth", cluster.pending)
-        if not cluster.pending and not cluster.may_grow:
+        unfinished = self._proposer.unfinished
+        if not unfinished and not cluster.pending and not cluster.may_grow:
             await self._tell()
             return
         # A node that fell silent looks free: the monitor would revoke a job placed there.
         self._planner.refresh_ready()
-        if not cluster.some_ready and not cluster.reserved:
+        if not unfinished and not cluster.some_ready and not cluster.reserved:
             # No node is ready: a cycle over a long queue would only slow down submissions.
             return
         began = self._clock.monotonic()
-        gentle = began - self._evicted_at < _EVICT_EVERY_S
+        gentle = unfinished or began - self._evicted_at < _EVICT_EVERY_S
         if not gentle:
             self._evicted_at = began
         proposal = await self._proposer.propose(gentle=gentle)
         if proposal is None:
-            await self._clock.sleep(_LOST_PAUSE_S)
-            self._planner.changed.set()
             return
         plan = proposal.plan
-        self._planner.planned(plan)
+        self._planner.planned(plan, whole=proposal.whole)
         # Jobs left out by a gentle cycle get another one as soon as preemption is allowed again.
-        self._look_s = _EVICT_EVERY_S if gentle and plan.left else _IDLE_LOOK_S
+        self._look_s = _EVICT_EVERY_S if proposal.gentle and plan.left else _IDLE_LOOK_S
         if plan.left and not plan.placed:
             self._rested_at = self._clock.monotonic() + min(_REST_IN_VAIN * proposal.took_s, _REST_MAX_S)
-        self._telemetry.observe("ares_cycle_seconds", proposal.took_s)
         self._telemetry.gauge("ares_jobs_unreached", plan.unreached)
         await self._write(plan, guard, settled=not proposal.dropped)
 

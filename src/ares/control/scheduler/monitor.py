@@ -1,5 +1,5 @@
 """Judges leases: revokes ranks on nodes that fell silent or came back as a new incarnation, and gives up
-gangs that do not assemble in time.
+gangs that do not assemble in time. It decides by which rank a gang failed, when each had the time to say so.
 
 Only the leader runs this. Silence is measured by this process's monotonic clock since it saw the
 lease record change; the revocation compares that very record, so a renewal that lands first wins.
@@ -14,7 +14,8 @@ from ares.control.execution.transitions import JobChange, Transitions, Written
 from ares.control.state.view import LeaseEntry, View
 from ares.core import keys
 from ares.core.lifecycle.fences import revoked_fence
-from ares.core.lifecycle.inputs import AssemblyOver, LeaseLost, Release
+from ares.core.lifecycle.inputs import AssemblyOver, LeaseLost, Release, VerdictDue
+from ares.core.lifecycle.ranks import held
 from ares.core.lifecycle.suspicion import Suspicion, judge, overdue
 from ares.model.job import JobSpec
 from ares.model.node import NodeLease
@@ -28,6 +29,10 @@ log = structlog.get_logger()
 
 # Nodes that one step may take from a gang: it compares the lease of each, and the next look takes the rest.
 _LOSSES_MAX = 50
+# So long the ranks of a gang have to fall after the first that failed; a node renews its lease as often as twice that.
+VERDICT_AFTER_S = 1.0
+# Beyond its lease a silent node is not waited for: a job may have asked for a longer one.
+_SILENCE_MORE_S = 1.0
 
 
 def ready(view: View, node: str) -> bool:
@@ -65,11 +70,13 @@ class Monitor:
         self._verdict = Suspicion()
         # When this leader first saw a gang that has yet to assemble.
         self._assembling: dict[tuple[str, Fence], float] = {}
+        # The same of a gang that a rank of has failed.
+        self._failing: dict[tuple[str, Fence], float] = {}
 
     async def run(self) -> None:
         # A verdict of an earlier leadership does not count.
         self._verdict = Suspicion()
-        self._assembling = {}
+        self._assembling, self._failing = {}, {}
         while True:
             try:
                 await self.scan()
@@ -88,9 +95,11 @@ class Monitor:
         if before.paused_since is None and self._verdict.paused_since is not None:
             silent = overdue(silences, dead_after_s)
             log.warning("monitor.storm", silent=silent, nodes=len(ages), pause_s=dead_after_s)
-        losses, staged = self._look(ages)
+        losses, staged, failing = self._look(ages)
         changes = [self._taken(self._view.entries[job].state, found) for job, found in losses.items()]
-        changes += [change for change in self._not_assembled(staged, now) if change.job not in losses]
+        due = {change.job: change for change in self._verdicts(failing, ages, now)}
+        changes += [change for job, change in due.items() if job not in losses]
+        changes += [change for change in self._not_assembled(staged, now) if change.job not in {*losses, *due}]
         if not changes:
             return
         lost = set[str]()
@@ -101,7 +110,7 @@ class Monitor:
                 log.warning("attempt.lost", job=change.job, nodes=nodes, phase=outcome.state.phase)
                 self._telemetry.count("ares_lease_losses_total")
                 self._telemetry.observe("ares_recovery_seconds", max(ages.get(node) or 0.0 for node in nodes))
-            elif isinstance(outcome, Written):
+            elif isinstance(outcome, Written) and change.job not in due:
                 log.warning("gang.not_assembled", job=change.job, phase=outcome.state.phase)
         for node in sorted(lost):
             self.noted(node)
@@ -118,20 +127,24 @@ class Monitor:
             for node, age in ages.items()
         }
 
-    def _look(self, ages: dict[str, float]) -> tuple[dict[str, list[_Loss]], dict[str, JobState]]:
-        """Losses by job, since a gang that lost several nodes at once loses them in one step; and what is staged."""
+    def _look(self, ages: dict[str, float]) -> tuple[dict[str, list[_Loss]], dict[str, JobState], dict[str, JobState]]:
+        """Losses by job, since a gang that lost several nodes at once loses them in one step; what is staged; and gangs
+        of which a rank has failed."""
         found: dict[str, list[_Loss]] = {}
         staged: dict[str, JobState] = {}
+        failing: dict[str, JobState] = {}
         entries = self._view.entries
         for node, jobs in self._view.by_node.items():
             entry, age = self._view.leases.get(node), ages.get(node)
             for job, places in jobs.items():
                 if (state := entries[job].state).phase == "STAGING":
                     staged[job] = state
+                if state.failing and state.phase in BOUND:
+                    failing[job] = state
                 loss = self._loss(job, node, places, entry, age)
                 if loss is not None and len(found.setdefault(job, [])) < _LOSSES_MAX:
                     found[job].append(loss)
-        return dict(sorted(found.items())), staged
+        return dict(sorted(found.items())), staged, failing
 
     def _loss(
         self, job: str, node: str, places: tuple[Placement, ...], entry: LeaseEntry | None, age: float | None
@@ -162,6 +175,23 @@ class Monitor:
     def _guard(self, node: str) -> Compare:
         entry = self._view.leases.get(node)
         return Compare(keys.lease(node), "mod_revision", 0 if entry is None else entry.mod_revision)
+
+    # ---- gangs of which a rank has failed
+
+    def _verdicts(self, failing: dict[str, JobState], ages: dict[str, float], now: float) -> list[JobChange]:
+        """Those whose end is decided now. A node that has been silent since the first failure may be what failed: it is
+        waited for until it renews its lease, or is lost by that."""
+        seen, self._failing = self._failing, {}
+        due: list[JobChange] = []
+        for state in failing.values():
+            since = self._failing[state.id, state.fence] = seen.get((state.id, state.fence), now)
+            alive = held(state)
+            heard = all(ages.get(place.node, 0.0) < now - since for place in alive)
+            # A rank that another blames says itself how it ended, in a moment.
+            heard = heard and not {place.rank for place in alive} & {end.blames for end in state.failing}
+            if (heard and now - since >= VERDICT_AFTER_S) or now - since >= self._timing.dead_after_s + _SILENCE_MORE_S:
+                due.append(JobChange(state.id, state.tenant, (VerdictDue(fence=state.fence),)))
+        return due
 
     # ---- gangs that do not assemble
 

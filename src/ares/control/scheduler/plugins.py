@@ -6,6 +6,7 @@ from ares.api.plugins import Plugin, PluginKind, PluginList, RefusedPlugin
 from ares.control.scheduler.proposer import Proposer
 from ares.control.state.view import View
 from ares.core.queue.factors import FACTORS
+from ares.core.runtime.kinds import RUNTIMES
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.filters import FILTERS
 from ares.core.schedule.scorers import SCORERS
@@ -55,7 +56,10 @@ class Plugins:
 
 
 def _tables() -> dict[PluginKind, set[str]]:
-    return {"filter": set(FILTERS), "scorer": set(SCORERS), "order": set(FACTORS), "action": set(ACTIONS)}
+    return {
+        "filter": set(FILTERS), "scorer": set(SCORERS), "order": set(FACTORS), "action": set(ACTIONS),
+        "runtime": set(RUNTIMES),
+    }  # fmt: skip
 
 
 def _used(profile: Profile) -> dict[PluginKind, set[str]]:
@@ -65,4 +69,6 @@ def _used(profile: Profile) -> dict[PluginKind, set[str]]:
         "scorer": {scorer.name for scorer in profile.scorers},
         "order": {factor.name for factor in order},
         "action": set(profile.actions),
+        # Jobs name them, not the profile.
+        "runtime": set(RUNTIMES),
     }

@@ -60,7 +60,7 @@ class Quarantine:
             if len(losses) == LOSSES and now - losses[0] <= WITHIN_S and node in self._view.nodes:
                 del self._losses[node]
                 await self._begin(node, now, wall)
-        for node, record in list(self._view.nodes.items()):
+        for node, record in [(node, record) for node, record in self._view.nodes.items() if record.taints]:
             taint = next((taint for taint in record.taints if taint.key == KEY), None)
             if taint is not None and wall >= _until(taint):
                 await self._set(node, None)

@@ -102,6 +102,8 @@ class Writer:
         self._clock = clock
         self._telemetry = telemetry
         self._label = label
+        # The newest revision that this process is known to have written.
+        self.revision = 0
 
     async def once(
         self, compares: Sequence[Compare], ops: Sequence[Op], otherwise: Sequence[Op] = ()
@@ -110,6 +112,8 @@ class Writer:
         began = self._clock.monotonic()
         written = await self._store.txn(compares, ops, otherwise)
         self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, self._label)
+        if isinstance(written, Committed) and written.succeeded:
+            self.revision = max(self.revision, written.revision)
         return written
 
     async def until_known(
@@ -142,29 +146,28 @@ class Writer:
 
     async def create(self, drafts: Sequence[D], guards: Sequence[Compare] = ()) -> list[Committed | Unknown | Full]:
         """What became of each draft, in order. One that was refused has read the keys of its own compares."""
-        outcomes: dict[int, Committed | Unknown | Full] = {}
-        for settled in await few_at_once(lambda pack: self._create_pack(pack, guards), packs(list(enumerate(drafts)))):
-            outcomes.update(settled)
-        return [outcomes[place] for place in range(len(drafts))]
+        if len(drafts) == 1:
+            return [await self._create_alone(drafts[0], guards, self._clock.monotonic() + _UNKNOWN_FOR_S)]
+        packed = [[draft for _, draft in pack] for pack in packs(list(enumerate(drafts)))]
+        settled = await few_at_once(lambda pack: self._create_pack(pack, guards), packed)
+        return [outcome for outcomes in settled for outcome in outcomes]
 
-    async def _create_pack(
-        self, pack: Sequence[tuple[int, D]], guards: Sequence[Compare]
-    ) -> dict[int, Committed | Unknown | Full]:
+    async def _create_pack(self, pack: Sequence[D], guards: Sequence[Compare]) -> list[Committed | Unknown | Full]:
         until, in_doubt = self._clock.monotonic() + _UNKNOWN_FOR_S, False
         if len(pack) > 1:
-            compares = [compare for _, draft in pack for compare in draft.compares]
+            compares = [compare for draft in pack for compare in draft.compares]
             with contextlib.suppress(StoreError):
-                written = await self.once([*compares, *guards], [op for _, draft in pack for op in draft.ops])
+                written = await self.once([*compares, *guards], [op for draft in pack for op in draft.ops])
                 if landed(written):
-                    return dict.fromkeys((place for place, _ in pack), written)
+                    return [written] * len(pack)
                 in_doubt = isinstance(written, Unknown)
+        return await together([self._create_alone(draft, guards, until, in_doubt=in_doubt) for draft in pack])
 
-        def alone(draft: D) -> Coroutine[Any, Any, Committed | Unknown | Full]:
-            reads = [Get(compare.key) for compare in draft.compares]
-            return self.until_known([*draft.compares, *guards], draft.ops, reads, until, in_doubt)
-
-        settled = await asyncio.gather(*(alone(draft) for _, draft in pack))
-        return {place: outcome for (place, _), outcome in zip(pack, settled, strict=True)}
+    def _create_alone(
+        self, draft: WriteDraft, guards: Sequence[Compare], until: float, *, in_doubt: bool = False
+    ) -> Coroutine[Any, Any, Committed | Unknown | Full]:
+        reads = [Get(compare.key) for compare in draft.compares]
+        return self.until_known([*draft.compares, *guards], draft.ops, reads, until, in_doubt)
 
     async def decide(
         self,
@@ -244,18 +247,29 @@ def packs(drafts: Sequence[tuple[int, D]]) -> list[list[tuple[int, D]]]:
 
 async def few_at_once(write: Callable[[A], Coroutine[Any, Any, T]], whats: Sequence[A]) -> list[T]:
     """What writing each of them gives, in order."""
+    if len(whats) <= _AT_ONCE:
+        return await together([write(what) for what in whats])
     places = asyncio.Semaphore(_AT_ONCE)
 
     async def in_turn(what: A) -> T:
         async with places:
             return await write(what)
 
-    return await asyncio.gather(*map(in_turn, whats))
+    return await together([in_turn(what) for what in whats])
+
+
+async def together(writes: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results, in order. A single write, which most are, goes on in its caller's own task: that saves it two turns
+    of the event loop, each of which waits for all other work there is."""
+    return [await writes[0]] if len(writes) == 1 else await asyncio.gather(*writes)
 
 
 async def every(writes: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Every result. Nothing is still under way when this raises, and the gravest failure is the one raised."""
-    results = await asyncio.gather(*writes, return_exceptions=True)
+    todo = list(writes)
+    if len(todo) == 1:
+        return [await todo[0]]
+    results = await asyncio.gather(*todo, return_exceptions=True)
     failures = [result for result in results if isinstance(result, BaseException)]
     if failures:
         raise next((failure for failure in failures if isinstance(failure, Unsettled)), failures[0])

@@ -38,7 +38,8 @@ class JobIndex:
     def __init__(self, store: Store, view: View) -> None:
         self._store = store
         self._view = view
-        self._named: dict[tuple[str, str], list[Place]] = {}
+        # By tenant and name.
+        self._named: dict[str, dict[str, list[Place]]] = {}
         self._labelled: dict[tuple[str, str, str], _Label] = {}
         # Of jobs that have some.
         self._labels: dict[str, tuple[_Label, ...]] = {}
@@ -50,7 +51,7 @@ class JobIndex:
         view.subscribe(self._on_delta)
 
     def named(self, tenant: str, name: str) -> Sequence[Place]:
-        return self._named.get((tenant, name), ())
+        return self._named.get(tenant, {}).get(name, ())
 
     async def labelled(self, tenant: str, labels: dict[str, str]) -> Sequence[Place]:
         """Jobs with the rarest of these labels."""
@@ -93,7 +94,14 @@ class JobIndex:
     def _put(self, entry: StateEntry) -> None:
         state = entry.state
         place = (entry.create_revision, state.id)
-        insort(self._named.setdefault((state.tenant, state.name), []), place)
+        # Most often it is the last of the view's own order, and shared with it.
+        if (last := self._view.order[state.tenant][-1]) == place:
+            place = last
+        named = self._named.setdefault(state.tenant, {})
+        if (places := named.get(state.name)) is None:
+            named[state.name] = [place]
+        else:
+            insort(places, place)
         if (users := self._by_user.get(state.tenant)) is not None:
             insort(users.setdefault(state.submitted_by, []), place)
         raw = self._view.specs.get(state.array or state.id)
@@ -116,9 +124,9 @@ class JobIndex:
         self._labels[state.id] = tuple(found)
 
     def _drop(self, state: JobState) -> None:
-        name = (state.tenant, state.name)
-        if not self._swept(self._named.get(name, [])):
-            self._named.pop(name, None)
+        named = self._named.get(state.tenant, {})
+        if not self._swept(named.get(state.name, [])):
+            named.pop(state.name, None)
         for label in self._labels.pop(state.id, ()):
             if not self._swept(label.places):
                 self._labelled.pop((state.tenant, label.key, label.value), None)

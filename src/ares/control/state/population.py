@@ -23,10 +23,13 @@ class Population:
         view.subscribe(self._on_delta)
 
     def live(self, tenant: str) -> int:
-        return self._live[tenant] + self._coming[tenant] + self._flows[tenant]
+        return self._live.get(tenant, 0) + self._to_be(tenant)
 
     def kept(self, tenant: str) -> int:
-        return len(self._view.order.get(tenant, ())) + self._coming[tenant] + self._flows[tenant]
+        return len(self._view.order.get(tenant, ())) + self._to_be(tenant)
+
+    def _to_be(self, tenant: str) -> int:
+        return self._coming.get(tenant, 0) + self._flows.get(tenant, 0)
 
     def _count(self) -> None:
         self._live = Counter(entry.state.tenant for entry in self._view.entries.values() if is_live(entry.state))

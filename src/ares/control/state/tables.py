@@ -6,17 +6,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from ares.core import keys
-from ares.model.access import TokenRecord
+from ares.model.access import IdentityRecord, TenantRecord, TokenRecord, UserRecord
 from ares.model.alert import AlertRecord, ChannelRecord
 from ares.model.audit import AuditHead, AuditKey
 from ares.model.cron import CronRecord
 from ares.model.isolation import Isolation
-from ares.model.machine import MachineRecord
+from ares.model.node import MachineRecord
 from ares.model.policy import PolicyRecord
 from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord
 from ares.model.secret import SecretRecord
 from ares.model.state import ArrayRecord, FlowRecord, ProgressRecord
-from ares.model.tenant import IdentityRecord, TenantRecord, UserRecord
 from ares.ports.store import Compare, StoreChange
 
 R = TypeVar("R")

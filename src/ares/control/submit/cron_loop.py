@@ -26,8 +26,7 @@ from ares.control.submit.submit import Submit
 from ares.core import keys
 from ares.core.access.table import reaches, scope_of
 from ares.core.access.tokens import denied
-from ares.core.cron.firing import LATE_S, DueFiring, considered, due, noted, request_id
-from ares.core.cron.schedule import following
+from ares.core.cron import LATE_S, DueFiring, considered, due, following, noted, request_id
 from ares.core.lifecycle.inputs import Cancel
 from ares.core.refusal import Refusal
 from ares.model.access import Principal

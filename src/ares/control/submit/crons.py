@@ -16,7 +16,7 @@ from ares.control.submit.projects import Projects
 from ares.core import keys
 from ares.core.access.table import reaches
 from ares.core.admit.admission import decide
-from ares.core.cron.schedule import Schedule, following, parse, upcoming
+from ares.core.cron import Schedule, following, parse, upcoming
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.cron import CRONS_PER_TENANT_MAX, CronOwner, CronRecord

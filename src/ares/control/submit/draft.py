@@ -15,15 +15,16 @@ from ares.control.state.ids import job_id
 from ares.control.state.population import Population
 from ares.control.state.view import View
 from ares.control.submit.estimates import Estimated, Estimates, MemoryDefaults
+from ares.control.submit.known_specs import KnownSpecs
 from ares.control.submit.parents import ParentChecks
 from ares.core import keys
-from ares.core.admit.admission import decide, too_late
+from ares.core.admit.admission import too_late
 from ares.core.admit.arrays import throttle
 from ares.core.admit.dedup import payload_sha256
 from ares.core.admit.needs import outside
 from ares.core.admit.placement import not_tolerable
 from ares.core.admit.secrets import unavailable
-from ares.core.alerts.job_end import refused
+from ares.core.alerts import refused
 from ares.core.lifecycle.graph import begin
 from ares.core.lifecycle.inputs import Context, Stepped
 from ares.core.policy.verdict import PolicyVerdict, Said
@@ -190,13 +191,18 @@ class Drafting:
         self._epoch = epoch
         self._room = room
         self._population = Population(view)
-        self.sized = MemoryDefaults(view).sized
+        self._memory = MemoryDefaults(view)
         self._parents = ParentChecks(view)
         self._encode = msgspec.json.Encoder().encode
+        self._known = KnownSpecs()
+
+    def sized(self, spec: JobSpec) -> JobSpec:
+        """With the memory it would get, where it does not say."""
+        return self._known.of(spec).sized(self._memory.share)
 
     def check(self, who: Principal, request: SubmitRequest, *, in_flow: bool = False) -> Checked | Refusal:
         """By the rules of admission, by policies, and by what there is now."""
-        admitted = decide(request.spec)
+        admitted = self._known.of(request.spec).admitted
         if isinstance(admitted, Refusal):
             return admitted
         if not in_flow and (no := outside(request.spec)) is not None:
@@ -216,10 +222,10 @@ class Drafting:
         no = not_met(judged.spec, deadline) or self._no_room(who.tenant, checked.tasks, before)
         if no is not None:
             return no
-        digest = "" if request.request_id is None else payload_sha256(request.spec)
+        digest = "" if request.request_id is None else self._known.of(request.spec).digest
         new_id = job_id(self._rng, self._clock.wall(), number, of)
         spec = self._deadlines.dated(judged.spec)
-        spec_op = Put(keys.job(who.tenant, new_id), self._encode(spec))
+        spec_op = Put(keys.job(who.tenant, new_id), self._known.of(spec).encoded)
         if len(spec_op.value) > VALUE_BYTES_MAX:
             message = f"the job takes {len(spec_op.value):,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"
             return Refusal(code="spec-too-large", message=message, fix="put long input into a file")
@@ -304,6 +310,8 @@ class Drafting:
     def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Refusal:
         """What policies make of it; a refusal when with the defaults they give it could not be admitted."""
         spec = self.sized(request.spec)
+        if not self._judging.concerns(who.tenant):
+            return PolicyVerdict(spec=spec)
         judged = self._judging.judge(
             Submission(
                 who,
@@ -315,7 +323,7 @@ class Drafting:
                 tenant=lambda: self._quotas.numbers(who.tenant),
             )
         )
-        if judged.spec is not spec and isinstance(unfit := decide(judged.spec), Refusal):
+        if judged.spec is not spec and isinstance(unfit := self._known.of(judged.spec).admitted, Refusal):
             message = f"with the defaults that policies give it: {unfit.message}"
             return replace(unfit, message=message)
         return judged
@@ -346,10 +354,14 @@ class Drafting:
 
     def _no_room(self, tenant: str, tasks: int, before: int) -> Refusal | None:
         """One tenant must not take all there is; an array takes as much as its tasks."""
+        found = (len(self._view.entries), self._population.kept(tenant), self._population.live(tenant))
+        left = min(most - there for there, most in zip(found, self._room, strict=True))
+        if before + tasks <= left:
+            return None
         bounds = (
-            ("jobs are kept", len(self._view.entries), self._room.jobs, "limits.jobs_max"),
-            (f"jobs of {tenant} are kept", self._population.kept(tenant), self._room.kept, "limits.tenant_records_max"),
-            (f"jobs of {tenant} have not ended", self._population.live(tenant), self._room.live, _LIVE_KEY),
+            ("jobs are kept", found[0], self._room.jobs, "limits.jobs_max"),
+            (f"jobs of {tenant} are kept", found[1], self._room.kept, "limits.tenant_records_max"),
+            (f"jobs of {tenant} have not ended", found[2], self._room.live, _LIVE_KEY),
         )
         for words, there, most, key in bounds:
             if there + before + tasks > most:
@@ -377,6 +389,6 @@ class Drafting:
             # The fresh id stands in: after an unknown outcome the same bytes can be sent again safely.
             return (Compare(keys.job(who.tenant, new_id), "mod_revision", 0),), ()
         key = keys.request(who.tenant, request.request_id)
-        kept = "" if judged == request.spec else payload_sha256(judged)
+        kept = "" if judged is request.spec or judged == request.spec else payload_sha256(judged)
         record = RequestRecord(job=new_id, payload_sha256=digest, kept_sha256=kept)
         return (Compare(key, "mod_revision", 0),), (Put(key, self._encode(record)),)

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.view import Delta, View
-from ares.core.admit.memory import MemoryShare, share_of, sized
-from ares.core.energy.meter import HOUR_S
+from ares.core.admit.memory import MemoryShare, share_of
+from ares.core.energy import HOUR_S
 from ares.core.quota.asked import Models, per_hour
 from ares.model.access import Principal
 from ares.model.job import JobSpec
@@ -45,10 +45,11 @@ class MemoryDefaults:
         if delta.relisted or delta.nodes:
             self._share = None
 
-    def sized(self, spec: JobSpec) -> JobSpec:
+    @property
+    def share(self) -> MemoryShare:
         if self._share is None:
             self._share = share_of(node.info for node in self._view.nodes.values())
-        return sized(spec, self._share)
+        return self._share
 
 
 class Estimates:

@@ -12,7 +12,7 @@ import structlog
 from msgspec.structs import replace
 
 from ares.api.projects import PART_BYTES, PartsKept, ProjectAnswer
-from ares.core.project.manifest import ManifestFlaw, parts_of, read_manifest
+from ares.core.project import ManifestFlaw, parts_of, read_manifest
 from ares.core.refusal import Refusal
 from ares.model.job import JobSpec, projects_of
 from ares.ports.projects import ProjectFiles

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ares.control.governance.quota_usage import Counting
-from ares.control.state.commit import Full, Pack, WriteDraft, Writer
+from ares.control.state.commit import Full, Pack, WriteDraft, Writer, together
 from ares.control.state.view import View
 from ares.control.submit.draft import FULL, Draft, unwritten
 from ares.control.submit.parents import ParentChecks
@@ -179,8 +179,8 @@ class Admissions:
         # One transaction is only carried out if the one before it was, so they need not wait for each other's answer.
         self._made += len(packs)
         values = [self._value(self._made - len(packs) + n) for n in range(len(packs))]
-        written = await asyncio.gather(
-            *(self._write(tenant, pack, basis, values[n], values[n - 1] if n else None) for n, pack in enumerate(packs))
+        written = await together(
+            [self._write(tenant, pack, basis, values[n], values[n - 1] if n else None) for n, pack in enumerate(packs)]
         )
         landed_at, whole = 0, True
         ahead: list[tuple[int, _Sums]] = []

@@ -13,7 +13,7 @@ import msgspec
 
 from ares.control.governance.alerts import Alerts
 from ares.control.scheduler.deadlines import Deadlines
-from ares.control.state.commit import Full, Writer, landed
+from ares.control.state.commit import Full, Writer, landed, together
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import View
 from ares.control.submit.arrays import Expanding
@@ -37,7 +37,7 @@ from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.job import JobSpec, projects_of
 from ares.model.state import RequestRecord
-from ares.ports.store import KV, Committed, Store, StoreError, Unknown
+from ares.ports.store import KV, TXN_OPS_MAX, Committed, Store, StoreError, Unknown
 from ares.ports.telemetry import Telemetry
 
 _ALERT_S = 0.25
@@ -124,6 +124,7 @@ class Submit:
         forecasts = await self._deadlines.forecast(who, due, shown=outlooks)
 
         # 3. Draft what is to be written. What is refused as new may have been taken before.
+        await self._count_all(who.tenant, sum(check.tasks for _, check in checked))
         drafts: list[tuple[int, Draft]] = []
         fresh = 0
         for number, ((place, check), deadline) in enumerate(zip(checked, forecasts, strict=True)):
@@ -156,6 +157,12 @@ class Submit:
             or request.spec.notify
             for request in requests
         ):
+            await self._view.catch_up()
+
+    async def _count_all(self, tenant: str, tasks: int) -> None:
+        """Jobs that were acknowledged here and that the view has not shown yet count too, where that could matter."""
+        behind = self._writer.revision - self._view.revision
+        if behind > 0 and self._drafting.no_room(tenant, tasks + behind * TXN_OPS_MAX) is not None:
             await self._view.catch_up()
 
     async def _tell(self, who: Principal, drafts: Sequence[Draft]) -> None:
@@ -200,8 +207,8 @@ class Submit:
             drafts = [(place, draft) for place, draft in drafts if place not in outcomes]
         if drafts:
             admitted = await self._admissions.admit(tenant, [draft for _, draft in drafts])
-            settled = await asyncio.gather(
-                *(self._settle_admitted(draft, outcome) for (_, draft), outcome in zip(drafts, admitted, strict=True))
+            settled = await together(
+                [self._settle_admitted(draft, outcome) for (_, draft), outcome in zip(drafts, admitted, strict=True)]
             )
             outcomes.update(zip((place for place, _ in drafts), settled, strict=True))
         return outcomes
@@ -216,9 +223,11 @@ class Submit:
                 outcomes[place] = _new(draft)
             else:
                 waiting.append((place, self._settle(draft, outcome)))
-        settled = await asyncio.gather(*(settling for _, settling in waiting))
-        found = zip((place for place, _ in waiting), settled, strict=True)
-        return outcomes | {place: outcome for place, outcome in found if outcome is not None}
+        if waiting:
+            settled = await together([settling for _, settling in waiting])
+            found = zip((place for place, _ in waiting), settled, strict=True)
+            outcomes |= {place: outcome for place, outcome in found if outcome is not None}
+        return outcomes
 
     async def _settle_admitted(self, draft: Draft, outcome: Outcome) -> AcceptedJob | Refusal:
         match outcome:

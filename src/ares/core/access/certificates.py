@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ares.core.access.tokens import denied
 from ares.core.refusal import Refusal
 from ares.model.access import Principal, TokenRecord
-from ares.model.machine import Certificate, MachineRecord, MachineRole, Presented
+from ares.model.node import Certificate, MachineRecord, MachineRole, Presented
 
 LIFE_S: Final = 24 * 3600
 # Clocks of machines differ: a certificate begins this long before it is issued.

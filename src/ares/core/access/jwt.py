@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from ares.core.access.tokens import denied
 from ares.core.refusal import Refusal
-from ares.model.access import Role
+from ares.model.access import Algorithm, Provider, Role
 from ares.model.base import Record
-from ares.model.provider import Algorithm, Provider
 
 TEXT_CHARS_MAX: Final = 16_384
 _TEXT: Final = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]*)", re.ASCII)

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from ares.core.admit import arrays, needs, placement, secrets
 from ares.core.image.reference import FORMS, ImageFlaw, ShippedImage, parse
-from ares.core.net.addresses import literal, refused
+from ares.core.net import literal, refused
 from ares.core.refusal import Admission, Refusal
+from ares.core.runtime import kinds as runtimes
 from ares.core.text import span
 from ares.model.job import ARGV_BYTES_MAX, ENV_BYTES_MAX, JobSpec
 from ares.model.profile import Sla
@@ -225,7 +226,7 @@ def _dots(path: str) -> str | None:
 
 CHECKS: tuple[Callable[[JobSpec], Refusal | None], ...] = (
     _encodable, _command, _env, _workdir, _project, _image, _python, _labels, _warning, _unsafe, secrets.declared,
-    placement.network, input_references, needs.needs,
+    placement.network, input_references, needs.needs, runtimes.admit,
     *placement.CHECKS,
 )  # fmt: skip
 

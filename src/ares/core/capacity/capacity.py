@@ -6,11 +6,13 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
 from ares.core.capacity.fit import Evaluations
 from ares.core.capacity.future import Future, RunningEnds
 from ares.core.capacity.holding import Holding
 from ares.core.capacity.node_slice import Matching
-from ares.core.capacity.node_table import WHOLE, NodeTable
+from ares.core.capacity.node_table import WHOLE, Ints, NodeTable
 from ares.core.capacity.node_timeline import OpenTimes
 from ares.core.queue.drf import Amounts
 from ares.model.job import Qos
@@ -19,6 +21,8 @@ from ares.model.reservation import Reservation
 from ares.model.state import Placement
 
 Key = TypeVar("Key")
+# So many nodes are brought up to date one by one.
+_FEW = 6
 
 
 class Tally(dict[Key, int]):
@@ -100,9 +104,14 @@ class Capacity:
     """Counts every holder, known to the cluster or not, so that no holding is lost if too much was given away."""
 
     def __init__(self) -> None:
-        self.table = NodeTable()
+        self._table = NodeTable()
         self.matching = Matching()
-        self.evaluations = Evaluations(self.table, self.matching)
+        self._evaluations = Evaluations(self._table, self.matching)
+        # Nodes whose columns do not show yet what was taken or given back on them, with these placements: a wave of
+        # bindings is written at once, before any column is read.
+        self._behind: dict[str, list[Placement]] = {}
+        # Kept until a node comes, changes or goes.
+        self._in_all: Amounts | None = None
         self.future = Future()
         self.rows: dict[str, int] = {}
         self._unused: list[int] = []
@@ -116,6 +125,19 @@ class Capacity:
         self.bookings: dict[str, Reservation] = {}
         self.opened = OpenTimes()
         self.ends = RunningEnds()
+
+    @property
+    def table(self) -> NodeTable:
+        """The columns, up to date with all that is held."""
+        if self._behind:
+            self._catch_up()
+        return self._table
+
+    @property
+    def evaluations(self) -> Evaluations:
+        if self._behind:
+            self._catch_up()
+        return self._evaluations
 
     def set_ready(self, name: str, ready: bool) -> bool:
         """Sets whether the node's agent is alive; may come before the node itself. Returns whether that is a change."""
@@ -160,11 +182,15 @@ class Capacity:
         return cpu, memory, gpu
 
     def capacity(self) -> Amounts:
-        table = self.table
-        exists = table.exists
-        return Amounts(
-            int(table.cpu[exists].sum()), int(table.memory[exists].sum()), WHOLE * int(table.gpu_count[exists].sum())
-        )
+        """What all nodes have together."""
+        if self._in_all is None:
+            table, exists = self._table, self._table.exists
+            self._in_all = Amounts(
+                int(table.cpu[exists].sum()),
+                int(table.memory[exists].sum()),
+                WHOLE * int(table.gpu_count[exists].sum()),
+            )
+        return self._in_all
 
     # ---- single placements
 
@@ -245,28 +271,62 @@ class Capacity:
             if used is None:
                 used = self._used[place.node] = Used()
             used.add(place, sign)
-            self._set_free_of(place, used)
             if used.jobs == 0:
                 del self._used[place.node]
+            if (row := self.rows.get(place.node)) is not None:
+                self.future.touch(row)
+                self._behind.setdefault(place.node, []).append(place)
 
-    def _set_free_of(self, place: Placement, used: Used) -> None:
-        """Sets only the columns that a placement touches: most of a node stays as it is."""
-        row = self.rows.get(place.node)
-        record = None if row is None else self.table.records[row]
-        if row is None or record is None:
+    def _catch_up(self) -> None:
+        """Writes what was taken and given back since the columns were last read."""
+        behind, self._behind = self._behind, {}
+        there: list[tuple[int, NodeInfo, Used, list[Placement]]] = []
+        for name, places in behind.items():
+            row = self.rows.get(name)
+            record = None if row is None else self._table.records[row]
+            if row is None or record is None:
+                continue
+            if any(place.numa is not None or place.devices for place in places):
+                self._set_free(name)
+            else:
+                there.append((row, record.info, self._used.get(name) or _NOTHING, places))
+        if len(there) > _FEW:
+            self._set_free_of_each(there)
             return
-        self.future.touch(row)
-        table, info = self.table, record.info
+        for row, info, used, places in there:
+            self._set_free_of(row, info, used, places)
+
+    def _set_free_of(self, row: int, info: NodeInfo, used: Used, places: list[Placement]) -> None:
+        """Sets only the columns that placements touch: most of a node stays as it is."""
+        table = self._table
         table.cpu_free[row] = info.cpu_milli - used.cpu_milli
         table.memory_free[row] = info.memory_mib - used.memory_mib
-        if place.gpus:
+        gpus = {gpu for place in places for gpu in place.gpus if gpu < table.gpus_wide}
+        if gpus:
             # A node may have come back with fewer GPUs than an attempt on it holds.
             left = table.gpu_left[row].tolist()
-            there = [gpu for gpu in place.gpus if gpu < table.gpus_wide and left[gpu] >= 0]
+            there = [gpu for gpu in gpus if left[gpu] >= 0]
             table.set_gpus_left(row, there, [max(0, WHOLE - used.gpus[gpu]) for gpu in there])
-        if place.numa is not None or place.devices:
-            self._set_free(place.node)
-        self.evaluations.touch(row)
+        self._evaluations.touch(row)
+
+    def _set_free_of_each(self, there: list[tuple[int, NodeInfo, Used, list[Placement]]]) -> None:
+        """The same of many nodes at once."""
+        table, wide = self._table, self._table.gpus_wide
+        rows = np.array([row for row, _, _, _ in there])
+        table.cpu_free[rows] = [info.cpu_milli - used.cpu_milli for _, info, used, _ in there]
+        table.memory_free[rows] = [info.memory_mib - used.memory_mib for _, info, used, _ in there]
+        held = [
+            (at, gpu, milli)
+            for at, (_, _, used, _) in enumerate(there)
+            for gpu, milli in used.gpus.items()
+            if gpu < wide
+        ]
+        taken: Ints = np.zeros((len(rows), wide), np.int64)
+        if held:
+            at, gpus, millis = zip(*held, strict=True)
+            taken[at, gpus] = millis
+        table.set_rows_left(rows, taken)
+        self._evaluations.touch_each(rows)
 
 
 _NOTHING = Used()

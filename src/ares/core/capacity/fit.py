@@ -4,7 +4,7 @@ Computed once for all nodes, then only for rows that changed: each row knows whe
 how far it has caught up. What is kept is a pure function of the columns, so keeping it changes nothing but the time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,17 @@ _POSSIBLE_BYTES = 1 << 24
 _PICK_SHARE = 4
 
 
+# Up to so many rows that changed are scored one by one, where that is possible.
+_FEW = 16
+
+# The score of a row, or `NO` where a filter refuses it.
+RowScore = Callable[[int], float]
+
+
+def no_row_scores(_table: NodeTable, _facts: ClusterFacts, _ask: Ask) -> RowScore | None:
+    return None
+
+
 class ProfileRules(NamedTuple):
     """The plugins and settings that a profile's names stand for."""
 
@@ -36,15 +47,20 @@ class ProfileRules(NamedTuple):
     policy: EnergyPolicy = EnergyPolicy()
     # Watts that pools may draw, for pools with a cap.
     caps: Mapping[str, float] = {}
+    # How an ask's row is scored by itself; None where only columns tell.
+    by_row: Callable[[NodeTable, ClusterFacts, Ask], RowScore | None] = no_row_scores
 
 
 class Evaluation:
     """One ask against all rows."""
 
-    __slots__ = ("ask", "best", "caught_up", "lasting", "power", "renewed", "room", "score", "stage", "staged")
+    __slots__ = (
+        "ask", "best", "by_row", "caught_up", "lasting", "power", "renewed", "room", "score", "stage", "staged",
+    )  # fmt: skip
 
-    def __init__(self, ask: Ask, rows: int) -> None:
+    def __init__(self, ask: Ask, rows: int, by_row: RowScore | None) -> None:
         self.ask = ask
+        self.by_row = by_row
         # How far each part has followed the touches of rows.
         self.caught_up = self.renewed = self.staged = -1
         # The index of the filter that refuses a row, or their number if none does. Made when it is asked for.
@@ -134,10 +150,14 @@ class Evaluations:
             self._follow_power(found, self.table.power)
         return found
 
+    def alone(self, ask: Ask) -> bool:
+        """Whether a row that changed is scored by itself."""
+        return self.table.used >= _PICK_SHARE and not self.table.tainted and self.of(ask).by_row is not None
+
     def _new(self, ask: Ask) -> Evaluation:
         if len(self._kept) >= _KEPT_MAX:
             del self._kept[next(iter(self._kept))]
-        found = self._kept[ask] = Evaluation(ask, self.table.rows)
+        found = self._kept[ask] = Evaluation(ask, self.table.rows, self._rules.by_row(self.table, self.facts, ask))
         return found
 
     def stage(self, ask: Ask) -> npt.NDArray[np.uint8]:
@@ -209,7 +229,39 @@ class Evaluations:
     # ---- catching up with touched rows
 
     def _repair(self, found: Evaluation) -> None:
-        self._fill(found, self._behind(found.ask, found.caught_up))
+        at = self._behind(found.ask, found.caught_up)
+        if found.by_row is None or isinstance(at, slice) or self.table.tainted or self.table.power is not None:
+            self._fill(found, at)
+        else:
+            self._fill_few(found, at, found.by_row)
+
+    def _fill_few(self, found: Evaluation, at: Ints, by_row: RowScore) -> None:
+        """The same where few of the touched rows have room: most are full."""
+        table, ask, score = self.table, found.ask, found.score
+        fits = table.cpu_free[at] >= ask.cpu_milli
+        fits &= table.memory_free[at] >= ask.memory_mib
+        if ask.gpus:
+            fits &= table.gpu_idle[at] >= ask.gpus_milli
+        rows = at[fits]
+        if len(rows) > _FEW:
+            self._fill(found, at)
+            return
+        if found.renewed != self._renewals:
+            self._renew(found)
+        before, found.best = found.best, -2
+        most = score.item(before) if before >= 0 else NO
+        score[at] = NO
+        first, top = -1, NO
+        for row in rows.tolist():
+            if found.lasting.item(row):
+                score[row] = said = by_row(row)
+                if said > top:
+                    first, top = row, said
+        if before == -1 or top > most > NO:
+            # No other row scores as much as the best one did.
+            found.best = first
+        elif before >= 0 and self._touched.item(before) <= found.caught_up:
+            found.best = min(first, before) if top == most else before
 
     def _behind(self, ask: Ask, caught_up: int) -> Ints | slice:
         """The rows that were touched since."""
@@ -217,7 +269,7 @@ class Evaluations:
         everything = slice(0, self.table.used)
         if caught_up < 0 or ask.near or self.table.used < _PICK_SHARE:
             return everything
-        behind = np.flatnonzero(self._touched[: self.table.used] > caught_up)
+        behind = (self._touched[: self.table.used] > caught_up).nonzero()[0]
         return everything if len(behind) * _PICK_SHARE > self.table.used else behind
 
     def _renew(self, found: Evaluation) -> None:

@@ -49,7 +49,11 @@ class Future:
         self._at[job] = at
         self.ending += at < inf
         for place in placements:
-            insort(self._ends.setdefault(place.node, []), End(at, job, place.rank, place))
+            end, ends = End(at, job, place.rank, place), self._ends.get(place.node)
+            if ends is None:
+                self._ends[place.node] = [end]
+            else:
+                insort(ends, end)
         if at < inf:
             heapq.heappush(self._due, (at, job))
 

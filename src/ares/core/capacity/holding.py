@@ -1,23 +1,23 @@
 """What a job holds of the cluster, and what has to be known about it to share, move or evict it."""
 
-from dataclasses import dataclass, field
-
 from ares.core.ask import Ask, asks_of
 from ares.core.lifecycle.ranks import leaving_s, next_rank, why_not_preemptible
 from ares.core.queue.drf import Amounts
 from ares.core.queue.order import LEVELS, account_of
+from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, JobState, Placement
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(Record, frozen=True):
+    """An attempt's placements, and whose they are."""
+
     job: str
     tenant: str
     account: str
     level: int
     placements: tuple[Placement, ...]
-    labels: dict[str, str] = field(default_factory=dict[str, str])
+    labels: dict[str, str] = {}
     licences: tuple[tuple[str, int], ...] = ()
     # When the attempt was granted; work saved since then is not lost.
     since: float = 0.0
@@ -88,13 +88,15 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...], r
 
 
 def _ends_at(state: JobState, since: float, runs_s: float | None) -> float | None:
-    ends = [since + runs_s] if runs_s is not None else []
-    return min([*ends, *([] if state.leaves_at is None else [state.leaves_at])], default=None)
+    leaves_at = state.leaves_at
+    if runs_s is None:
+        return leaves_at
+    return since + runs_s if leaves_at is None else min(since + runs_s, leaves_at)
 
 
 def _elastic(state: JobState, spec: JobSpec) -> Ask | None:
     gang = spec.gang
-    if state.phase != "RUNNING" or gang is None or gang.min_ranks is None:
+    if gang is None or gang.min_ranks is None or state.phase != "RUNNING":
         return None
     # Where some ranks have finished, the rest are about to; ranks that the gang went on without do not count.
     if state.ended_ranks and any(place.rank in state.ended_ranks for place in state.placements):

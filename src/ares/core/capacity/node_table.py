@@ -1,14 +1,14 @@
 """Nodes as columns: one array per quantity, kept up to date row by row."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ares.core.capacity.codes import Codes
-from ares.core.energy.model import NodePower, Power, node_power
-from ares.core.topology.cards import answering, answering_each
+from ares.core.capacity.codes import ON_DEMAND_MAX, Codes, OnDemand
+from ares.core.energy import NodePower, Power, node_power
+from ares.core.topology.cards import answering
 from ares.core.topology.links import GPUS_MAX
 from ares.core.topology.subset import MachineShape, machine_shape
 from ares.model.isolation import LEVELS
@@ -21,47 +21,14 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
-Key = TypeVar("Key")
 
 WHOLE = 1000
 POOL_LABEL = "pool"
 NODE_LABEL = "node"
 # Rows, GPUs and NUMA nodes that the arrays have at first: they grow.
 _ROWS, _GPUS, _NUMA = 16, 8, 2
-# Made-on-demand columns of one kind; beyond it all are forgotten and made again when asked for.
-_ON_DEMAND_MAX = 512
 # Label values that have a number; nodes that come and go bring new ones.
 _VALUES_MAX = 1 << 16
-
-
-class OnDemand(Generic[Key]):
-    """Columns that only some jobs ask about, made when first asked for."""
-
-    def __init__(self, table: "NodeTable", read: Callable[[NodeRecord, Key], Any], nothing: Any, dtype: Any) -> None:
-        self._table = table
-        self._read = read
-        self._nothing = nothing
-        self._dtype = dtype
-        self._columns: dict[Key, npt.NDArray[Any]] = {}
-
-    def of(self, key: Key) -> npt.NDArray[Any]:
-        column = self._columns.get(key)
-        if column is None:
-            if len(self._columns) >= _ON_DEMAND_MAX:
-                self._columns.clear()
-            read, nothing = self._read, self._nothing
-            used, rows = self._table.used, self._table.rows
-            values = [nothing if record is None else read(record, key) for record in self._table.records[:used]]
-            column = self._columns[key] = np.full(rows, nothing, self._dtype)
-            column[:used] = values
-        return column
-
-    def put(self, row: int, record: NodeRecord | None) -> None:
-        for key, column in self._columns.items():
-            column[row] = self._nothing if record is None else self._read(record, key)
-
-    def clear(self) -> None:
-        self._columns.clear()
 
 
 class NodeTable:
@@ -72,6 +39,7 @@ class NodeTable:
         "cpu": 1, "cpu_free": 0, "memory": 1, "memory_free": 0, "cpu_extra": 0, "memory_extra": 0,
         "rack": 0, "zone": 0, "region": 0, "machine": 0, "gpu_count": 0, "gpu_idle": 0, "gpu_whole": 0,
         "pool": 0, "spot": 0, "cpu_mw": 0, "idle_uw": 0, "isolation": 0, "netless": 0, "images": 0,
+        "cards": 0,
     }  # fmt: skip
     REAL = ("network_gbps", "gpu_hour", "cpu_hour", "memory_gib_hour", "gpu_watts")
     BY_GPU: dict[str, int] = {"gpu_left": -1, "gpu_numa": -1, "gpu_mw": 0, "gpu_idle_mw": 0}
@@ -96,7 +64,8 @@ class NodeTable:
         # The pool's number, milliwatts of a CPU in use, and microwatts of the whole row when nothing runs.
         self.pool = self.spot = self.cpu_mw = self.idle_uw = np.zeros(_ROWS, np.int64)
         # How well jobs are isolated, as an index of `LEVELS`; whether they can run without a network, and in images.
-        self.isolation = self.netless = self.images = np.zeros(_ROWS, np.int64)
+        # And the number of the row's set of GPUs: rows with like GPUs answer alike.
+        self.isolation = self.netless = self.images = self.cards = np.zeros(_ROWS, np.int64)
         for name, nothing in self.PLAIN.items():
             setattr(self, name, np.full(_ROWS, nothing, np.int64))
         # What an hour costs, with the discount of spot pools.
@@ -117,19 +86,21 @@ class NodeTable:
         self.numa_cpu_free: Ints = np.zeros((_ROWS, _NUMA), np.int64)
         self.numa_memory_free: Ints = np.zeros((_ROWS, _NUMA), np.int64)
         self.values, self.domains, self.pools = Codes(), Codes(), Codes()
+        self._card_codes, self._card_sets = Codes(), dict[int, Sequence[Gpu]]()
         self.machines: list[MachineShape] = [machine_shape(NodeInfo(name="", cpu_milli=1, memory_mib=1))]
         # Numbers of their places in that list, and how often a shape came or went.
-        self._shapes = Codes()
-        self.shape_changes = 0
+        self._shapes, self.shape_changes = Codes(), 0
         self.labels = OnDemand[str](self, lambda r, key: self.values.of(_label(r, key)), 0, np.int64)
         self.numbers = OnDemand[str](self, lambda r, key: _number(_label(r, key)), np.nan, np.float64)
         self.datasets = OnDemand[str](self, lambda r, name: name in r.info.datasets, False, np.bool_)
         self.devices = OnDemand[str](self, lambda r, kind: len(r.info.devices.get(kind, ())), 0, np.int64)
+        # Rows with taints.
+        self.tainted: set[int] = set()
         self.refusing = OnDemand[tuple[tuple[str, str | None], ...]](
-            self, lambda r, tolerated: _tainted(r, tolerated, "no-schedule"), False, np.bool_
+            self, lambda r, tolerated: _tainted(r, tolerated, "no-schedule"), False, np.bool_, self.tainted
         )
         self.reluctant = OnDemand[tuple[tuple[str, str | None], ...]](
-            self, lambda r, tolerated: _tainted(r, tolerated, "prefer-not"), False, np.bool_
+            self, lambda r, tolerated: _tainted(r, tolerated, "prefer-not"), False, np.bool_, self.tainted
         )
         # What is left of devices, by kind: which of the node's ids are taken, and how many are left.
         self.devices_taken: dict[str, list[int]] = {}
@@ -181,16 +152,22 @@ class NodeTable:
     def _name(self, row: int, info: NodeInfo | None) -> None:
         """Sets the numbers of the row's names. Old names are given back last, so that a name that stays keeps its
         number."""
-        before = [column.item(row) for column in (self.pool, self.region, self.zone, self.rack, self.machine)]
+        before = [
+            column.item(row) for column in (self.pool, self.cards, self.region, self.zone, self.rack, self.machine)
+        ]
         if info is not None:
             self.pool[row] = self.pools.of(info.pool)
+            self.cards[row] = number = self._card_codes.of(_cards(info.gpus) if info.gpus else None)
+            self._card_sets[number] = info.gpus
             # A rack belongs to its zone and a zone to its region: the same name elsewhere is another rack or zone.
             self.region[row] = self.domains.of(info.region or None)
             self.zone[row] = self.domains.of(f"{info.region}\n{info.zone}" if info.zone else None)
             self.rack[row] = self.domains.of(f"{info.region}\n{info.zone}\n{info.rack}" if info.rack else None)
             self.machine[row] = self._machine(info)
-        pool, *domains, machine = before
+        pool, cards, *domains, machine = before
         self.pools.back(pool)
+        if self._card_codes.back(cards):
+            del self._card_sets[cards]
         for number in domains:
             self.domains.back(number)
         if self._shapes.back(machine):
@@ -225,6 +202,8 @@ class NodeTable:
 
     def _put_on_demand(self, row: int, record: NodeRecord | None) -> None:
         self._declared = None
+        tainted = record is not None and (record.info.taints or record.taints)
+        (self.tainted.add if tainted else self.tainted.discard)(row)
         if len(self.values) > _VALUES_MAX:
             self.values = Codes()
             self.labels.clear()
@@ -263,11 +242,13 @@ class NodeTable:
         key = (model, memory_mib)
         column = self._answers.get(key)
         if column is None:
-            if len(self._answers) >= _ON_DEMAND_MAX:
+            if len(self._answers) >= ON_DEMAND_MAX:
                 self._answers.clear()
-            gpus = [() if record is None else record.info.gpus for record in self.records]
-            column = self._answers[key] = np.array(answering_each(gpus, model, memory_mib, self.gpus_wide), np.bool_)
-            self._answer_masks[key] = _mask(column)
+            sets: Bools = np.zeros((max(self._card_sets, default=0) + 1, self.gpus_wide), np.bool_)
+            for number, gpus in self._card_sets.items():
+                sets[number] = answering(gpus, model, memory_mib, self.gpus_wide)
+            column = self._answers[key] = sets[self.cards]
+            self._answer_masks[key] = _mask(sets)[self.cards]
         return column
 
     def answer_masks(self, model: str | None, memory_mib: int) -> Ints:
@@ -292,10 +273,26 @@ class NodeTable:
                 whole &= ~(1 << gpu)
         self.gpu_idle[row], self.gpu_whole[row] = idle, whole
 
+    def set_rows_left(self, rows: Ints, taken: Ints) -> None:
+        """What is left of every GPU of some rows, of each of which so much is taken."""
+        before = self.gpu_left[rows]
+        left = np.where(before >= 0, np.maximum(0, WHOLE - taken), before)
+        self.gpu_left[rows] = left
+        self.gpu_idle[rows] = np.maximum(left, 0).sum(axis=1)
+        self.gpu_whole[rows] = _mask(left == WHOLE)
+
     def give_gpus(self, row: int, gpus: tuple[int, ...], milli: int) -> None:
         """So much more is left of each of the GPUs; less, where `milli` is negative."""
-        left = self.gpu_left[row].tolist()
-        self.set_gpus_left(row, gpus, [left[gpu] + milli for gpu in gpus])
+        left, whole, idle = self.gpu_left[row], self.gpu_whole.item(row), self.gpu_idle.item(row)
+        for gpu in gpus:
+            had = left.item(gpu)
+            left[gpu] = now = had + milli
+            idle += (now if now > 0 else 0) - (had if had > 0 else 0)
+            if now == WHOLE:
+                whole |= 1 << gpu
+            elif had == WHOLE:
+                whole &= ~(1 << gpu)
+        self.gpu_idle[row], self.gpu_whole[row] = idle, whole
 
     def free_devices(self, kind: str) -> Ints:
         free = self.devices_free.get(kind)
@@ -370,6 +367,11 @@ def _tainted(record: NodeRecord, tolerated: tuple[tuple[str, str | None], ...], 
         and not any(key == taint.key and value in (None, taint.value) for key, value in tolerated)
         for taint in (*record.info.taints, *record.taints)
     )
+
+
+def _cards(gpus: Sequence[Gpu]) -> str:
+    """All that wishes for GPUs look at."""
+    return "\n".join([f"{gpu.index} {gpu.memory_mib} {gpu.mig} {gpu.model!r}" for gpu in gpus])
 
 
 def _numa_place(info: NodeInfo, gpu: Gpu) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import WHOLE, Ints, NodeTable
-from ares.core.energy.model import MICRO
+from ares.core.energy import MICRO
 
 # More than any pool draws.
 UNLIMITED = np.iinfo(np.int64).max

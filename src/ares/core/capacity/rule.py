@@ -49,6 +49,20 @@ Explain = Callable[[Miss], Reason]
 Scorer = Callable[[NodeSlice], Floats | None]
 
 
+class SingleRow(NamedTuple):
+    """A row as plain numbers: what is free of it, and the shares of its CPU, memory and GPUs left after one rank."""
+
+    row: int
+    cpu_free: int
+    gpu_idle_milli: int
+    # GPUs that are wholly free, and all of them.
+    gpus_whole: int
+    gpu_count: int
+    cpu_left: float
+    memory_left: float
+    gpus_left: float
+
+
 class Filter(NamedTuple):
     """`passes` is None when the question does not arise for the ask. It may look at one row at a time only:
     what it says about a row must not depend on other rows, unless the filter is `across`."""

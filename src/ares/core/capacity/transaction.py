@@ -1,5 +1,6 @@
 """Changes to the columns that can be rolled back: every action and every what-if works in a transaction."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -118,9 +119,11 @@ def fit_each(table: NodeTable, ask: Ask, rows: Ints) -> tuple[list[Allocation], 
     """`fit` for one rank on each of several rows that all have room; for asks without shares, devices or NUMA."""
     picks: list[GpuSet] = []
     if ask.gpus:
-        free = (table.answer_masks(ask.gpu_model, ask.gpu_memory_mib)[rows] & table.gpu_whole[rows]).tolist()
-        shapes = [table.machines[int(machine)] for machine in table.machine[rows]]
-        picks = [best(shape, mask, ask.gpus) for shape, mask in zip(shapes, free, strict=True)]
+        free = table.answer_masks(ask.gpu_model, ask.gpu_memory_mib)[rows] & table.gpu_whole[rows]
+        # Of most rows the same GPUs are free on machines of one shape.
+        kinds: list[tuple[int, int]] = list(zip(table.machine[rows].tolist(), free.tolist(), strict=True))
+        found = {kind: best(table.machines[kind[0]], kind[1], ask.gpus) for kind in set(kinds)}
+        picks = [found[kind] for kind in kinds]
     gpus: list[tuple[int, ...]] = [pick.gpus for pick in picks] if picks else [()] * len(rows)
     cpu, memory = ask.cpu_milli, ask.memory_mib
     taken = [Allocation(row, cpu, memory, mine, WHOLE, (), None) for row, mine in zip(rows.tolist(), gpus, strict=True)]
@@ -130,7 +133,7 @@ def fit_each(table: NodeTable, ask: Ask, rows: Ints) -> tuple[list[Allocation], 
         memory,
         np.array([pick.mask for pick in picks], np.int64),
         np.repeat(rows, ask.gpus),
-        np.array(gpus, np.int64).ravel(),
+        np.array([gpu for mine in gpus for gpu in mine], np.int64),
     )
     return taken, each
 
@@ -139,6 +142,21 @@ def alike(ask: Ask) -> bool:
     """Whether `fit_each` applies: whole GPUs or none, and nothing that ties them together."""
     tied = ask.level == "nvlink" and ask.level_required
     return ask.gpu_milli == WHOLE and ask.numa == "none" and not ask.devices and not tied
+
+
+def placements(table: NodeTable, taken: Sequence[Allocation]) -> list[Placement]:
+    """Of several jobs with one rank each."""
+    records = table.records
+    if any(place.devices or place.numa is not None for place in taken):
+        return [placement(table, place, 0) for place in taken]
+    return [
+        Placement(
+            node=record.info.name, incarnation=record.incarnation, cpu_milli=cpu, memory_mib=memory, gpus=gpus,
+            gpu_milli=milli,
+        )
+        for row, cpu, memory, gpus, milli, _, _ in taken
+        if (record := records[row]) is not None
+    ]  # fmt: skip
 
 
 def placement(table: NodeTable, taken: Allocation, rank: int) -> Placement:

@@ -184,7 +184,8 @@ def _wider(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
 
 
 def _tolerate(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
-    records = [record for record in trial.cluster.table.records if record is not None]
+    table = trial.cluster.table
+    records = [record for row in table.tainted if (record := table.records[row]) is not None]
     taints = {(taint.key, taint.value) for record in records for taint in (*record.info.taints, *record.taints)}
     for key, value in sorted(taints):
         toleration = Toleration(key=key, value=value)

@@ -92,11 +92,11 @@ def _stages_now(evaluations: Evaluations, ask: Ask) -> _Stages:
 
 def _never(evaluations: Evaluations, ask: Ask) -> Reason | None:
     """Why not even empty, ready nodes would be enough."""
-    rows = np.flatnonzero(evaluations.table.exists)
-    if not len(rows):
+    if not evaluations.table.used or not evaluations.table.exists.any():
         return _NO_NODES
     if ask.ranks == 1 and not ask.near and evaluations.ever(ask):
         return None
+    rows = np.flatnonzero(evaluations.table.exists)
     seen = evaluations.rows(ask, emptied=True)
     stages = _Stages(evaluations.stages(seen)[rows].astype(np.int64), rows)
     missed = _first_miss(evaluations, seen, stages, ever=True)

@@ -65,6 +65,8 @@ _OWN_NAME = frozenset("abcdm")
 _NAMELESS = "job"
 # Comparisons of an account's statements with its history before history may win, and the weight of older ones.
 _COMPARED_MIN = 5
+# Answers that jobs share.
+_SAID_MAX = 1024
 _COMPARED_DECAY = 0.9
 # Pairs of runs it takes to say how much faster one GPU model is than another.
 _MODEL_RUNS_MIN = 3
@@ -132,6 +134,9 @@ class Predictor:
         self.forest: Forest | None = None
         # Jobs that have not ended: their kind, and what was said of each when it came.
         self._met: dict[str, _Met] = {}
+        # Of many jobs the same is said: they share it. The latest is at hand until something is learned.
+        self._said: dict[_Predicted, _Predicted] = {}
+        self._latest: tuple[_Met, tuple[JobSpec, PredictionPolicy, Forest | None], str] | None = None
 
     @property
     def data(self) -> PredictorData:
@@ -256,9 +261,18 @@ class Predictor:
     def met(self, job_id: str, spec: JobSpec, account: str, gpu_model: str | None = None) -> Estimate | None:
         """The same as `estimate`, and remembers what was said until the job has ended: then it is judged."""
         known = self._met.get(job_id)
+        if known is None and gpu_model is None and (latest := self._latest) is not None:
+            met, (like, policy, forest), whose = latest
+            if like is spec and whose == account and policy is self.policy and forest is self.forest:
+                self._met[job_id] = met
+                return met.said.used
         kind = kind_of(spec, account, gpu_model)
         if known is None:
-            known = self._met[job_id] = _Met(kind, self._say(spec, kind), _states(spec))
+            said = self._say(spec, kind)
+            if len(self._said) >= _SAID_MAX:
+                self._said.clear()
+            known = self._met[job_id] = _Met(kind, self._said.setdefault(said, said), _states(spec))
+            self._latest = (known, (spec, self.policy, self.forest), account) if gpu_model is None else None
         elif known.kind != kind:
             # Its GPU model is new, or it asks for something else by now.
             same = known.kind._replace(gpu_model=kind.gpu_model) == kind
@@ -279,6 +293,7 @@ class Predictor:
 
     def _learn(self, job: _Met, ran_s: float) -> None:
         ran_s, kind = max(_SHORTEST_S, ran_s), job.kind
+        self._latest = None
         self._judge(job, ran_s)
         self._add(keys_of(kind), ran_s)
         if kind.gpu_model is not None:

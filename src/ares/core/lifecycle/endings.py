@@ -8,19 +8,38 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ares.core.energy.meter import Fate, kept_rates
+from ares.core.energy import Fate, kept_rates
 from ares.core.lifecycle import fences, outputs, retry
 from ares.core.lifecycle.handlers import assembled
-from ares.core.lifecycle.inputs import AssemblyOver, Context, Exit, LeaseLost, Preempt, Release, SendBack, Stepped
+from ares.core.lifecycle.inputs import (
+    AssemblyOver,
+    Context,
+    Exit,
+    LeaseLost,
+    Preempt,
+    Release,
+    SendBack,
+    Stepped,
+    VerdictDue,
+)
 from ares.core.lifecycle.ledger import UnnumberedEntry, agent, commit, grants, nodes_of, where
-from ares.core.lifecycle.ranks import held, metered, numbered, place_of, settled, size_limits, why_not_preemptible
+from ares.core.lifecycle.ranks import (
+    about_to_end,
+    held,
+    metered,
+    numbered,
+    place_of,
+    settled,
+    size_limits,
+    why_not_preemptible,
+)
 from ares.core.refusal import Refusal
-from ares.model.state import BOUND, TERMINAL, ExitInfo, Job, JobState, Placement, Result
+from ares.core.runtime import kinds as runtimes
+from ares.core.runtime.verdict import believed, in_short, likely
+from ares.model.state import BOUND, TERMINAL, ExitInfo, Job, JobState, Placement, RankEnd, Result
 
 # A program that ran this long is not one that exits at once: its next restart is as prompt as the first.
 STEADY_AFTER_S = 60.0
-# Nodes that failed a job and are remembered.
-_AVOIDED_MAX = 3
 
 
 # ---- an agent reports an end
@@ -35,12 +54,10 @@ def finish(job: Job, what: Exit, context: Context) -> Stepped | Refusal:
         return _let_go(state, (what.rank,), context)
     if what.rank in state.ended_ranks:
         return Refusal(code="not-allowed", message=f"job {state.id}: rank {what.rank} has ended already")
-    if what.exit.failure is not None:
-        return _ended(job, what, context, place)
     ended = (*state.ended_ranks, what.rank)
-    what = _together(state, what)
-    if what.exit.failure is not None:
-        return _ended(job, what, context, place)
+    what = what if what.exit.failure is not None else _together(state, what)
+    if what.exit.failure is not None or state.failing:
+        return _failing(job, what, context, place)
     if {placement.rank for placement in state.placements} <= set(ended):
         return _ended(job, what, context, place)
     # The report of its start may never come.
@@ -50,6 +67,59 @@ def finish(job: Job, what: Exit, context: Context) -> Stepped | Refusal:
     return commit(
         state, context.now, (entry, *more), ended_ranks=ended, value=what.value, outputs=what.outputs, **changes
     )
+
+
+# ---- a rank of a gang failed: which one made the others fail?
+
+
+# No peer's death brings these about.
+_OWN_FAULTS = ("staging", "time-limit")
+
+
+def _failing(job: Job, what: Exit, context: Context, place: Placement) -> Stepped:
+    """A rank ended, and it or another failed. The end of the attempt is decided when every rank has had the time to say
+    how it ended: most fall with the first, and their reports may come before its own."""
+    state = job.state
+    at = believed(what.at or context.now, context.now)
+    failed = () if what.exit.failure is None else (RankEnd(what.rank, in_short(what.exit), at, what.blames),)
+    failing, ended = (*state.failing, *failed), (*state.ended_ranks, what.rank)
+    data = {"rank": what.rank, **_exit_data((place,), what.exit)}
+    entry = UnnumberedEntry("rank-exited", what.exit.message, agent(place), data)
+    if what.exit.failure in _OWN_FAULTS:
+        return _judged(job, failing, failing[-1], context, what.rank, entry)
+    if {placement.rank for placement in state.placements} <= set(ended):
+        return _judged(job, failing, runtimes.of(job.spec).classify(failing), context, what.rank, entry)
+    started = state.started_ranks if what.rank in state.started_ranks else (*state.started_ranks, what.rank)
+    changes, more = assembled(state, started, context.now)
+    return commit(state, context.now, (entry, *more), ended_ranks=ended, failing=likely(failing), **changes)
+
+
+def verdict(job: Job, what: VerdictDue, context: Context) -> Stepped | Refusal:
+    state = job.state
+    if not state.failing:
+        return Refusal(code="not-allowed", message=f"job {state.id}: no rank of it has failed")
+    return _judged(job, state.failing, runtimes.of(job.spec).classify(state.failing), context)
+
+
+def _judged(
+    job: Job,
+    failing: tuple[RankEnd, ...],
+    root: RankEnd,
+    context: Context,
+    last: int | None = None,
+    entry: UnnumberedEntry | None = None,
+) -> Stepped:
+    """The attempt is over by the end of the rank that failed first. `last` is the rank that ended just now, which
+    `entry` tells of where it is another."""
+    place = place_of(job.state.placements, root.rank)
+    assert place is not None, "a rank that was let go does not fail its gang"
+    exit_info, data = _of_rank(root.exit, place)
+    fell = sorted(end.rank for end in failing if end.rank != root.rank)
+    data |= _exit_data((place,), exit_info) | ({"secondary": fell} if fell else {})
+    failed = UnnumberedEntry("failed", by=agent(place), data=data)
+    before = () if entry is None or last == root.rank else (entry._replace(fence=job.state.fence),)
+    gone = (root.rank,) if last is None else (root.rank, last)
+    return _after_failure(job, exit_info, context, gone, before, failed, blamed=(root.rank,))
 
 
 def _together(state: JobState, what: Exit) -> Exit:
@@ -135,7 +205,7 @@ def lease_lost(job: Job, what: LeaseLost, context: Context) -> Stepped | Refusal
 def _can_shrink(job: Job, lost: tuple[Placement, ...]) -> bool:
     """Whether an elastic gang runs on without these: so many of its ranks must still run."""
     gang, state = job.spec.gang, job.state
-    if gang is None or gang.min_ranks is None or state.phase != "RUNNING":
+    if gang is None or gang.min_ranks is None or state.phase != "RUNNING" or state.failing:
         return False
     running = {place.rank for place in state.placements} - set(state.ended_ranks) - {place.rank for place in lost}
     return len(running) >= size_limits(job.spec)[0]
@@ -171,7 +241,7 @@ def assembly_over(job: Job, what: AssemblyOver, context: Context) -> Stepped | R
 
 def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refusal:
     state = job.state
-    why_not = why_not_preemptible(job.spec)
+    why_not = why_not_preemptible(job.spec) or about_to_end(state)
     if why_not:
         return Refusal(code="not-allowed", message=f"job {state.id} cannot be preempted: {why_not}")
     data = {**where(held(state)), **what.record, **({"hold": grants(what.hold)} if what.hold else {})}
@@ -188,11 +258,12 @@ def send_back(job: Job, what: SendBack, context: Context) -> Stepped | Refusal:
     """A person's preemption: the job saves its work and waits again. It uses up no retry, and does not count among the
     preemptions that protect a job from more of them."""
     state = job.state
+    why, fix = about_to_end(state), "look at it again in a few seconds"
     if job.spec.effects == "unsafe" or job.spec.restart == "never":
-        why = "its effects are unsafe, so it" if job.spec.effects == "unsafe" else "its restart policy is never, so it"
-        message = f"job {state.id} cannot be sent back to the queue: {why} is never started twice"
-        fix = "let it end, or cancel it and submit it anew"
-        return Refusal(code="not-allowed", message=message, fix=fix)
+        policy = "its effects are unsafe" if job.spec.effects == "unsafe" else "its restart policy is never"
+        why, fix = f"{policy}, so it is never started twice", "let it end, or cancel it and submit it anew"
+    if why:
+        return Refusal(code="not-allowed", message=f"job {state.id} cannot be sent back to the queue: {why}", fix=fix)
     reason = what.reason or f"sent back to the queue by {what.by}"
     entry = UnnumberedEntry("requeue-requested", reason, what.by, where(held(state)), state.fence)
     return commit(
@@ -269,8 +340,10 @@ def _after_failure(
     gone: tuple[int, ...],
     before: tuple[UnnumberedEntry, ...],
     failed: UnnumberedEntry,
+    blamed: tuple[int, ...] | None = None,
 ) -> Stepped:
-    """Repeats the attempt or ends the job; `failed` is the entry for the end, without its reason."""
+    """Repeats the attempt or ends the job; `failed` is the entry for the end, without its reason. `blamed`: the ranks
+    whose nodes are avoided, where others are gone too."""
     state = job.state
     verdict = retry.decide(job.spec, state, exit_info, context.jitter)
     over = _over(job, gone, context, "lost")
@@ -289,15 +362,10 @@ def _after_failure(
     return commit(
         state, context.now, (*before, entry),
         phase="RETRYING", fence=fence, placements=state.placements if over["lingering"] else (), exit=exit_info,
-        reason=verdict.message, retries={**state.retries, verdict.failure: verdict.used}, avoid=_avoid(state, gone),
+        reason=verdict.message, retries={**state.retries, verdict.failure: verdict.used},
+        avoid=retry.avoided(state, blamed or gone),
         retry_delay_s=verdict.delay_s, retry_at=context.now + verdict.delay_s, **over,
     )  # fmt: skip
-
-
-def _avoid(state: JobState, gone: tuple[int, ...]) -> tuple[str, ...]:
-    """The nodes of the ranks that failed, after the nodes of earlier failures."""
-    failed = dict.fromkeys(place.node for place in held(state) if place.rank in gone)
-    return (*(node for node in state.avoid if node not in failed), *failed)[-_AVOIDED_MAX:]
 
 
 # ---- parts of the new record
@@ -308,7 +376,7 @@ def _over(job: Job, gone: tuple[int, ...], context: Context, fate: Fate) -> dict
     use = settled(job.state, context.now, fate)
     if job.spec.gang is None:
         return {"lingering": False, **use}
-    return {**_rest(job.state, gone), **use, "value": None, "outputs": ()}
+    return {**_rest(job.state, gone), **use, "value": None, "outputs": (), "failing": ()}
 
 
 def _rest(state: JobState, gone: tuple[int, ...]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from ares.core.lifecycle.inputs import (
     LeaseLost,
     LetGo,
     NeedsMet,
+    NeedsOverdue,
     NeedsUnmet,
     Nominate,
     Preempt,
@@ -30,10 +31,11 @@ from ares.core.lifecycle.inputs import (
     SendBack,
     Stepped,
     Update,
+    VerdictDue,
 )
-from ares.core.lifecycle.ledger import UnnumberedEntry, commit
+from ares.core.lifecycle.ledger import UnnumberedEntry, numbered
 from ares.core.refusal import Refusal
-from ares.model.job import JobSpec
+from ares.model.job import FailureClass, JobSpec
 from ares.model.state import TERMINAL, ChildOf, Fence, Job, JobState, Phase
 
 # Each handler takes its own kind of input; the table's key makes sure it gets no other.
@@ -62,6 +64,7 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
     ("WAITING", LetGo): _to(waiting.let_go, "WAITING", "PENDING"),
     ("WAITING", BeginDue): _to(waiting.begin_due, "PENDING"),
     ("WAITING", NeedsMet): _to(waiting.needs_met, "WAITING", "PENDING"),
+    ("WAITING", NeedsOverdue): _to(waiting.needs_overdue, "WAITING"),
     ("WAITING", NeedsUnmet): _to(waiting.needs_unmet, "SKIPPED", "FAILED", "WAITING", "PENDING"),
     ("WAITING", Cancel): _to(handlers.cancel, "CANCELLED"),
     ("WAITING", Update): _to(updates.update, "WAITING"),
@@ -69,6 +72,7 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
     ("STAGING", RankStarted): _to(handlers.start, "STAGING", "RUNNING"),
     # The report of the start may come together with the report of the end, or not at all.
     ("STAGING", Exit): _to(endings.finish, "STAGING", "RUNNING", "SUCCEEDED", "FAILED", "RETRYING"),
+    ("STAGING", VerdictDue): _to(endings.verdict, "FAILED", "RETRYING"),
     ("STAGING", LeaseLost): _to(endings.lease_lost, "RETRYING", "FAILED", "UNKNOWN"),
     ("STAGING", AssemblyOver): _to(endings.assembly_over, "RETRYING", "FAILED"),
     ("STAGING", Preempt): _to(endings.preempt, "PREEMPTED"),
@@ -77,6 +81,7 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
     ("STAGING", SendBack): _to(endings.send_back, "PREEMPTED"),
     ("RUNNING", RankStarted): _to(handlers.start, "RUNNING"),
     ("RUNNING", Exit): _to(endings.finish, "RUNNING", "SUCCEEDED", "FAILED", "RETRYING"),
+    ("RUNNING", VerdictDue): _to(endings.verdict, "FAILED", "RETRYING"),
     ("RUNNING", LeaseLost): _to(endings.lease_lost, "RUNNING", "RETRYING", "FAILED", "UNKNOWN"),
     ("RUNNING", RanksResized): _to(handlers.resize, "RUNNING"),
     ("RUNNING", Release): _to(endings.release, "RUNNING"),
@@ -101,7 +106,11 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
 }
 
 # Inputs about the current attempt: with another fence they are about one that is over.
-_FENCED = (RankStarted, Exit, LeaseLost, AssemblyOver, Preempt, RanksResized)
+_FENCED = (RankStarted, Exit, VerdictDue, LeaseLost, AssemblyOver, Preempt, RanksResized)
+
+
+# New jobs share it: nothing changes a state's values in place.
+_NO_RETRIES: dict[FailureClass, int] = {}
 
 
 def begin(
@@ -128,18 +137,19 @@ def begin(
     """The first state of an admitted job and its first ledger entry."""
     wants = spec.resources
     data = {"priority": spec.priority, "cpuMilli": wants.cpu_milli, "memoryMib": wants.memory_mib, "gpus": wants.gpus}
-    unborn = JobState(
-        id=id, tenant=tenant, name=name, fence=Fence(epoch=context.epoch), array=array, index=index,
+    first = JobState(
+        id=id, tenant=tenant, name=name, seq=1, fence=Fence(epoch=context.epoch), array=array, index=index,
         retry_of=retry_of, manual_retries=manual_retries, request_id=request_id, submitted_by=submitted_by,
         submitter_id=submitter_id, team=spec.team, trace=trace,
         deadline_at=spec.deadline_at, start_by_at=spec.start_by_at, sla=spec.sla,
         submitted_at=context.now, queued_at=context.now, cost_estimate=cost_estimate, estimated_s=estimated_s,
         phase=waiting.first_phase(spec, flow, context.now), held_by=submitted_by if spec.held else "",
-        flow=flow, is_finally=spec.finally_, child_of=child_of,
+        flow=flow, is_finally=spec.finally_, child_of=child_of, retries=_NO_RETRIES,
     )  # fmt: skip
     made_by = "" if child_of is None else f"call {child_of.call} of job {child_of.job}"
     reason = ": ".join(part for part in (f"retry of {retry_of}" if retry_of else "", made_by, note) if part)
-    return commit(unborn, context.now, (UnnumberedEntry("submitted", reason, submitted_by, data),))
+    entry = UnnumberedEntry("submitted", reason, submitted_by, data)
+    return Stepped(state=first, events=(numbered(first, context.now, 1, entry),))
 
 
 def step(job: Job, what: Input, context: Context) -> Stepped | Refusal:

@@ -44,7 +44,7 @@ def bind(job: Job, what: Bind, context: Context) -> Stepped | Refusal:
         phase="STAGING", attempt=attempt, fence=fences.granted(state.fence, context.epoch), placements=places,
         exit=None, bound_at=context.now, started_at=None, ended_at=None, metered_at=None, rates=what.rates,
         alternative=what.alternative, master_port=what.master_port, hold=(), evicting=(),
-        started_ranks=(), ended_ranks=(), generation=0, planned_s=what.planned_s, leaves_at=what.leaves_at,
+        started_ranks=(), ended_ranks=(), failing=(), generation=0, planned_s=what.planned_s, leaves_at=what.leaves_at,
         **started_before(state),
     )  # fmt: skip
 
@@ -158,6 +158,8 @@ def _unfit_size(spec: JobSpec, state: JobState, places: tuple[Placement, ...]) -
     least, most = size_limits(spec)
     if spec.gang is None or spec.gang.min_ranks is None:
         return "it is not an elastic gang: it has no gang.minRanks"
+    if state.failing:
+        return f"{numbered(end.rank for end in state.failing)} of it has failed"
     if not least <= len(places) <= most:
         return f"the gang may have {least} to {most} ranks, the resize has {len(places)}"
     first_new = next_rank(state)
@@ -185,7 +187,7 @@ def cancel(job: Job, what: Cancel, context: Context) -> Stepped | Refusal:
     return commit(
         state, context.now, (UnnumberedEntry("cancelled", reason, what.by, where(held(state))),),
         phase="CANCELLED", fence=fence, lingering=lingering, reason=reason, ended_at=context.now,
-        retry_delay_s=0.0, retry_at=None, hold=(), evicting=(), value=None, outputs=(),
+        retry_delay_s=0.0, retry_at=None, hold=(), evicting=(), value=None, outputs=(), failing=(),
         **settled(state, context.now, "kept"),
     )  # fmt: skip
 

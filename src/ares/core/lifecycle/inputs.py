@@ -55,6 +55,15 @@ class Exit(Record, frozen=True, tag="exit"):
     value: Any = None
     # Files it handed over; each is sealed before this is asked for.
     outputs: tuple[OutputFile, ...] = ()
+    # When it ended, by its agent's clock, and the rank that failed before it, by its runtime's word.
+    at: float = 0.0
+    blames: int | None = None
+
+
+class VerdictDue(Record, frozen=True, tag="verdict"):
+    """Every rank of a gang that failed has had the time to say how it ended."""
+
+    fence: Fence
 
 
 class LeaseLost(Record, frozen=True, tag="lease-lost"):
@@ -177,6 +186,12 @@ class NeedsMet(Record, frozen=True, tag="needs-met"):
     reason: str
 
 
+class NeedsOverdue(Record, frozen=True, tag="needs-overdue"):
+    """The job has waited for its needs as long as it was to. What happened before this is written counts still."""
+
+    reason: str
+
+
 class NeedsUnmet(Record, frozen=True, tag="needs-unmet"):
     """What the job needs cannot happen any more, or did not in time. `then` says what becomes of the job."""
 
@@ -188,6 +203,7 @@ Input = (
     Bind
     | RankStarted
     | Exit
+    | VerdictDue
     | LeaseLost
     | AssemblyOver
     | Preempt
@@ -203,6 +219,7 @@ Input = (
     | LetGo
     | BeginDue
     | NeedsMet
+    | NeedsOverdue
     | NeedsUnmet
 )
 

@@ -26,11 +26,12 @@ def commit(
     """The step from `old` by `changes`. `reason` is cleared unless the change gives a new one."""
     changes.setdefault("reason", "")
     new = replace(old, seq=old.seq + len(entries), **changes)
-    events = [_event(new, at, old.seq + n, entry) for n, entry in enumerate(entries, start=1)]
+    events = [numbered(new, at, old.seq + n, entry) for n, entry in enumerate(entries, start=1)]
     return Stepped(state=new, events=tuple(events), result=result)
 
 
-def _event(state: JobState, at: float, seq: int, entry: UnnumberedEntry) -> LedgerEvent:
+def numbered(state: JobState, at: float, seq: int, entry: UnnumberedEntry) -> LedgerEvent:
+    """The entry as it is written."""
     return LedgerEvent(
         job=state.id,
         tenant=state.tenant,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ares.core.energy.meter import Fate, spent_by
+from ares.core.energy import Fate, spent_by
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, TERMINAL, JobState, Placement
 
@@ -69,6 +69,11 @@ def metered(state: JobState, now: float, fate: Fate) -> dict[str, Any]:
 def settled(state: JobState, now: float, fate: Fate) -> dict[str, Any]:
     """The same of an attempt that is over."""
     return {**metered(state, now, fate), "rates": ()}
+
+
+def about_to_end(state: JobState) -> str:
+    """Why an attempt is not taken away just now: a failure that was acknowledged is not to be forgotten."""
+    return "a rank of it has failed, and its attempt is about to end" if state.failing else ""
 
 
 def why_not_preemptible(spec: JobSpec) -> str:

@@ -7,6 +7,8 @@ from ares.model.base import Record
 from ares.model.job import FailureClass, JobSpec
 from ares.model.state import ExitInfo, JobState
 
+# Nodes that failed a job and are remembered.
+_AVOIDED_MAX = 3
 # So many times its first memory an attempt may ask for at most.
 _GROWTH_MAX = 1 << 20
 # Restarts have no budget: beyond this many the power would no longer fit a float.
@@ -125,6 +127,8 @@ def _veto(spec: JobSpec, state: JobState, exit_info: ExitInfo) -> str:
         return "its effects are unsafe, so it is never started twice"
     if may_have_started and spec.restart == "never":
         return "its restart policy is never"
+    if exit_info.lasting:
+        return "another attempt would end in the same way"
     if exit_info.failure == "exit" and exit_info.code in spec.retry.final_exit_codes:
         return f"code {exit_info.code} is one of its final exit codes"
     return ""
@@ -182,3 +186,9 @@ def ask(before: Breaker, now: float, per_minute: int) -> tuple[Breaker, bool]:
         return Breaker(at=now, left=left - 1.0, open_until=before.open_until, trips=trips), True
     pause_s = min(PAUSE_LAST_S, PAUSE_FIRST_S * 2.0**trips)
     return Breaker(at=now, left=left, open_until=now + pause_s, trips=min(trips + 1, 10)), False
+
+
+def avoided(state: JobState, gone: tuple[int, ...]) -> tuple[str, ...]:
+    """The nodes of the ranks that failed, after the nodes of earlier failures."""
+    failed = dict.fromkeys(place.node for place in (*state.placements, *state.leaving) if place.rank in gone)
+    return (*(node for node in state.avoid if node not in failed), *failed)[-_AVOIDED_MAX:]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 
 from ares.api.usage import By, UsageReport, UsageRow, Use
-from ares.core.energy.meter import HOUR_S, spent_by
+from ares.core.energy import HOUR_S, spent_by
 from ares.core.lifecycle.ranks import used
 from ares.model.state import BOUND, TERMINAL, JobState, Spent
 

@@ -2,7 +2,16 @@
 
 from typing import Any
 
-from ares.core.lifecycle.inputs import BeginDue, Context, HoldBack, LetGo, NeedsMet, NeedsUnmet, Stepped
+from ares.core.lifecycle.inputs import (
+    BeginDue,
+    Context,
+    HoldBack,
+    LetGo,
+    NeedsMet,
+    NeedsOverdue,
+    NeedsUnmet,
+    Stepped,
+)
 from ares.core.lifecycle.ledger import UnnumberedEntry, commit
 from ares.core.refusal import Refusal
 from ares.model.job import JobSpec
@@ -65,6 +74,15 @@ def needs_met(job: Job, what: NeedsMet, context: Context) -> Stepped | Refusal:
     return _ready(job, what.reason, context)
 
 
+def needs_overdue(job: Job, what: NeedsOverdue, context: Context) -> Stepped | Refusal:
+    """The moment that counts is this commit: what became of the jobs that it waits for is then judged once more."""
+    state = job.state
+    if state.needs_overdue or not needy(job.spec, state):
+        return Refusal(code="not-allowed", message=f"job {state.id} waits for no other job, or has waited long enough")
+    entry = UnnumberedEntry("overdue", what.reason, "controller")
+    return commit(state, context.now, (entry,), needs_overdue=True, reason=state.reason)
+
+
 def needs_unmet(job: Job, what: NeedsUnmet, context: Context) -> Stepped | Refusal:
     state = job.state
     if not needy(job.spec, state):
@@ -74,7 +92,7 @@ def needs_unmet(job: Job, what: NeedsUnmet, context: Context) -> Stepped | Refus
     ends: Phase = "SKIPPED" if what.then == "skip" else "FAILED"
     return commit(
         state, context.now, (UnnumberedEntry("unmet", what.reason, "controller"),),
-        phase=ends, held_by="", reason=what.reason, ended_at=context.now,
+        phase=ends, held_by="", reason=what.reason, ended_at=context.now, needs_overdue=False,
     )  # fmt: skip
 
 
@@ -86,7 +104,8 @@ def _ready(job: Job, reason: str, context: Context) -> Stepped:
     more: dict[str, Any] = {"reason": state.reason} if state.held_by else {}
     return commit(
         state, context.now, (UnnumberedEntry("ready", reason, "controller"),),
-        phase="WAITING" if kept else "PENDING", needs_met=True, queued_at=context.now, **more,
+        phase="WAITING" if kept else "PENDING", needs_met=True, needs_overdue=False, queued_at=context.now,
+        **more,
     )  # fmt: skip
 
 

@@ -48,6 +48,9 @@ def judge(spec: JobSpec, index: int | None, standings: Standings) -> NeedsVerdic
 
 
 def _judge_need(need: Need, parents: tuple[str, ...], standings: Standings) -> NeedsVerdict:
+    if len(parents) == 1 and verdict(need.on, standings(parents[0])) == "met":
+        # Most needs are of one job, and are looked at when it has ended.
+        return NeedsVerdict("met", "", parents, 1, need.enough)
     verdicts = {name: verdict(need.on, standings(name)) for name in parents}
     by = {kind: tuple(name for name in parents if verdicts[name] == kind) for kind in ("met", "open", "impossible")}
     met, enough = len(by["met"]), need.enough

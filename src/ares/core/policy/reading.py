@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
-from ares.core.policy.names import FUNCTIONS, MANY, NAMES
+from ares.core.policy.facts import FUNCTIONS, MANY, NAMES
 from ares.model.policy import Mistake
 
 # The evaluator stops after 10,000 rounds in all.

@@ -1,6 +1,7 @@
 """What every account holds now: its dominant share, and its hard limits."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -42,13 +43,25 @@ def hard(holding: AccountHolding, asked: Amounts) -> BrokenLimit | None:
 class Shares:
     """What every account holds and has used, in the tree tenant / team / user. One object per cycle; cheap.
 
-    Taking resources never lowers the dominant share of any account.
+    Taking resources never lowers the dominant share of any account. `held` is what accounts hold at first: it is added
+    up for the tenants that are asked about.
     """
 
-    __slots__ = ("_fair", "_holdings", "_paths", "_sizes", "_tree", "_usage", "now")
+    __slots__ = ("_fair", "_held", "_holdings", "_paths", "_sizes", "_tree", "_usage", "now")
 
-    def __init__(self, capacity: Amounts, tree: Mapping[str, Share], usage: DecayedUsage, now: float) -> None:
+    def __init__(
+        self,
+        capacity: Amounts,
+        tree: Mapping[str, Share],
+        usage: DecayedUsage,
+        now: float,
+        held: Mapping[str, Amounts] = MappingProxyType({}),
+    ) -> None:
         self.now = now
+        # By tenant, of those that were not asked about yet.
+        self._held: dict[str, list[tuple[str, Amounts]]] = {}
+        for account, amounts in held.items():
+            self._held.setdefault(account.partition("/")[0], []).append((account, amounts))
         self._sizes = sizes_of(capacity)
         self._usage = usage
         self._tree = usage.index(tree)
@@ -74,6 +87,7 @@ class Shares:
 
     def held(self, path: str) -> Amounts:
         """What a tenant, a team or a user holds now."""
+        self._add_up(path)
         holding = self._holdings.get(parent_of(path), {}).get(path)
         return Amounts(0, 0, 0) if holding is None else Amounts(*holding.used)
 
@@ -100,6 +114,8 @@ class Shares:
     def _path(self, account: str) -> tuple[AccountHolding, AccountHolding, AccountHolding]:
         found = self._paths.get(account)
         if found is None:
+            if self._held:
+                self._add_up(account)
             tenant, team, user = levels(account)
             found = self._paths[account] = (
                 self._holding(ROOT, tenant, LEVELS[0]),
@@ -107,6 +123,11 @@ class Shares:
                 self._holding(team, user, LEVELS[2]),
             )
         return found
+
+    def _add_up(self, path: str) -> None:
+        """What the accounts of the tenant held at first."""
+        for account, amounts in self._held.pop(path.partition("/")[0], ()):
+            self.take(account, amounts)
 
     def _holding(self, parent: str, path: str, level: DrfDigit) -> AccountHolding:
         siblings = self._holdings.setdefault(parent, {})

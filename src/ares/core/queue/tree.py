@@ -24,22 +24,22 @@ def parent_of(path: str) -> str:
 class ShareTree:
     """The declared shares, indexed once per profile."""
 
-    __slots__ = ("_children", "_lightest", "declared")
+    __slots__ = ("_lightest", "_weights", "declared")
 
     def __init__(self, declared: Mapping[str, Share]) -> None:
         self.declared = declared
-        self._children: defaultdict[str, list[str]] = defaultdict(list)
+        weights: defaultdict[str, list[float]] = defaultdict(list)
         for path in declared:
-            self._children[parent_of(path)].append(path)
-        weights = {parent: [declared[path].weight for path in paths] for parent, paths in self._children.items()}
+            weights[parent_of(path)].append(declared[path].weight)
+        self._weights = {parent: sum(found) for parent, found in weights.items()}
         self._lightest = {parent: min(1.0, *found) for parent, found in weights.items()}
 
     def share(self, path: str) -> Share:
         return self.declared.get(path, UNDECLARED)
 
-    def children(self, parent: str) -> list[str]:
-        """The declared children."""
-        return self._children.get(parent, [])
+    def weights(self, parent: str) -> float:
+        """Of the declared children, in sum."""
+        return self._weights.get(parent, 0.0)
 
     def lightest(self, parent: str) -> float:
         """The smallest weight among the children; the undeclared ones weigh 1."""

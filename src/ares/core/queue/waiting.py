@@ -9,7 +9,7 @@ from ares.core.ask import Ask, asks_of
 from ares.core.lifecycle.ranks import leaving_s
 from ares.core.queue.factors import JobFacts, latest_start
 from ares.core.queue.heads import ClassHeads
-from ares.core.queue.order import LEVELS, Place, account_of, place
+from ares.core.queue.order import LEVELS, Place, account_of, job_of, place
 from ares.core.queue.static_queue import Rank, StaticQueue, is_settled
 from ares.model.job import JobSpec
 from ares.model.profile import OrderPolicy
@@ -61,6 +61,11 @@ class Line:
         self._settle()
         return self._places[self._start + number if number >= 0 else number]
 
+    def jobs(self, number: int, count: int) -> list[str]:
+        """The jobs at so many positions from `number` on."""
+        self._settle()
+        return [job_of(place) for place in self._places[self._start + number : self._start + number + count]]
+
     def before(self, place: Place) -> int:
         """How many places are ahead of `place`, which need not be in this line."""
         self._settle()
@@ -95,6 +100,8 @@ class Line:
 
 # Classes that ran empty are kept this long for the next job of their kind.
 _EMPTY_KEPT = 256
+# Sets of labels that jobs share.
+_LABEL_SETS_MAX = 1024
 # Fewer classes than this are ranked one by one.
 _HEADS_FROM = 64
 
@@ -209,6 +216,7 @@ class WaitingQueue:
         self._places: dict[str, Place] = {}
         # For jobs that carry any.
         self._labels: dict[str, dict[str, str]] = {}
+        self._label_sets: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
         # How long each job is taken to hold its room, where that is known; and how long it will likely run, where that
         # is less: the order goes by it.
         self._runs: dict[str, float] = {}
@@ -254,7 +262,7 @@ class WaitingQueue:
             self.remove(state.id)
             self._places[state.id] = at
             if spec.labels:
-                self._labels[state.id] = spec.labels
+                self._labels[state.id] = self._shared(spec.labels)
             if runs_s < inf:
                 self._runs[state.id] = runs_s
             if likely_s < runs_s:
@@ -270,14 +278,19 @@ class WaitingQueue:
                 self.settled.add(at, self.facts_of(state.id))
         return found
 
+    def _shared(self, labels: dict[str, str]) -> dict[str, str]:
+        """Jobs with equal labels share them."""
+        if len(self._label_sets) >= _LABEL_SETS_MAX:
+            self._label_sets.clear()
+        return self._label_sets.setdefault(tuple(labels.items()), labels)
+
     def remove(self, job_id: str) -> bool:
         at = self._places.pop(job_id, None)
         if at is None:
             return False
-        self._labels.pop(job_id, None)
-        self._runs.pop(job_id, None)
-        self._likely.pop(job_id, None)
-        self._gaps.pop(job_id, None)
+        for known in (self._labels, self._runs, self._likely, self._gaps):
+            if known:
+                known.pop(job_id, None)
         if self.settled is not None:
             self.settled.remove(job_id)
         found = self._by_id[at[4]]

@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import ceil
 
 from ares.core.capacity.node_table import POOL_LABEL
-from ares.core.energy.known import known
+from ares.core.energy import known
 from ares.core.lifecycle.ranks import why_not_preemptible
 from ares.core.quota.measures import ANY_MODEL, MODEL_PREFIX, Amounts
 from ares.core.topology.cards import words

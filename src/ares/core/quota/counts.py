@@ -7,7 +7,7 @@ has ended, its outputs count as long as they are kept, and what it used counts i
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ares.core.energy.meter import spent_by
+from ares.core.energy import spent_by
 from ares.core.lifecycle.ranks import used
 from ares.core.quota.measures import MICRO, Amounts, add, month_of
 from ares.model.quota import LevelName, SpentRecord

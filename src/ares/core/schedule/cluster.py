@@ -6,15 +6,16 @@ The scheduler keeps it up to date from what it sees in the store; every operatio
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from ares.api.decisions import Promise
 from ares.core.ask import Ask
 from ares.core.capacity.capacity import Capacity, Reserved
-from ares.core.capacity.holding import Holding
+from ares.core.capacity.holding import Holding, held_by
 from ares.core.capacity.node_slice import ClusterFacts
 from ares.core.capacity.typical import Typicals
 from ares.core.forecast.predictor import Predictor
@@ -72,6 +73,8 @@ class Cluster(Capacity):
         self.promises: dict[str, Promise] = {}
         # These, and older promises that the latest plan could not renew for want of an estimate: kept until it can.
         self.told: dict[str, Promise] = {}
+        # Starts that other planners promised to jobs that wait with them: room is held for those, too.
+        self.claimed: dict[str, Promise] = {}
         # How much slack the future had when promises were made, and how often it had changed.
         self.promised_at = self.promised_when = self.promised_before = 0
         self._facts_stale = True
@@ -102,6 +105,7 @@ class Cluster(Capacity):
         if row is None:
             row = self.rows[name] = self._new_row()
             self._match_on(name)
+        self._in_all = None
         before, shapes = self.table.records[row], self.table.shape_changes
         self.table.put(row, record, self.profile.pools.get(record.info.pool, _PLAIN))
         self._shift(row)
@@ -126,6 +130,7 @@ class Cluster(Capacity):
         row = self.rows.pop(name, None)
         if row is None:
             return
+        self._in_all = None
         heapq.heappush(self._unused, row)
         self.future.setbacks += 1
         self._match_on(name)
@@ -149,35 +154,44 @@ class Cluster(Capacity):
             # The estimated end was corrected while the attempt ran.
             self._put_holding(holding if old.since != holding.since else replace(holding, ends_at=old.ends_at))
             return
-        self.release(holding.job)
-        self.unreserve(holding.job)
+        job, placements = holding.job, holding.placements
+        if old is not None:
+            self.release(job)
+        if self.reserved:
+            self.unreserve(job)
         self._put_holding(holding)
-        self.future.hold(holding.job, holding.placements, self._end_of(holding))
-        self.preemptible[holding.level] += holding.preemptible
-        self._change(holding.placements, +1)
-        for place in holding.placements:
-            self.on_node.setdefault(place.node, {})[holding.job] = None
+        self.future.hold(job, placements, self._end_of(holding))
+        if holding.preemptible:
+            self.preemptible[holding.level] += 1
+        self._change(placements, +1)
+        for place in placements:
+            self.on_node.setdefault(place.node, {})[job] = None
         for name, count in holding.licences:
             self.licences_used[name] += count
-        self._match(holding)
-        self._count(holding, +1)
+        if holding.labels:
+            self._match(holding)
+        self._count(holding.account, held_by(placements), +1)
 
     def _match(self, holding: Holding) -> None:
-        if not holding.labels:
-            self.matching.drop(holding.job)
-            return
         rows = tuple(row for place in holding.placements if (row := self.rows.get(place.node)) is not None)
         self.matching.put(holding.job, holding.tenant, holding.labels, rows)
 
     def _match_on(self, name: str) -> None:
         """The node has another row now, or none: jobs that run there are found by the new row."""
         for job in self.on_node.get(name, ()):
-            self._match(self.holdings[job])
+            if (holding := self.holdings[job]).labels:
+                self._match(holding)
 
     def _put_holding(self, holding: Holding) -> None:
         self.holdings[holding.job] = holding
-        (self.elastic.discard if holding.elastic is None else self.elastic.add)(holding.job)
-        (self.leaving.add if holding.leaving else self.leaving.discard)(holding.job)
+        if holding.elastic is not None:
+            self.elastic.add(holding.job)
+        elif self.elastic:
+            self.elastic.discard(holding.job)
+        if holding.leaving:
+            self.leaving.add(holding.job)
+        elif self.leaving:
+            self.leaving.discard(holding.job)
 
     def release(self, job_id: str) -> None:
         holding = self.holdings.pop(job_id, None)
@@ -194,7 +208,7 @@ class Cluster(Capacity):
         for name, count in holding.licences:
             self.licences_used[name] -= count
         self.matching.drop(job_id)
-        self._count(holding, -1)
+        self._count(holding.account, held_by(holding.placements), -1)
 
     def reserve(self, job_id: str, kept: Reserved) -> None:
         """Keeps room for the job that victims are evicted for; no other job gets it."""
@@ -223,8 +237,9 @@ class Cluster(Capacity):
     def dequeue(self, job_id: str) -> None:
         self.waiting.remove(job_id)
         self.backlog.remove(job_id)
-        self.told.pop(job_id, None)
-        if self.promises.pop(job_id, None) is not None:
+        if self.told:
+            self.told.pop(job_id, None)
+        if self.promises and self.promises.pop(job_id, None) is not None:
             self.future.slack += 1
 
     # ---- promises, reservations and expected ends
@@ -278,8 +293,9 @@ class Cluster(Capacity):
             self.future.hold(holding.job, holding.placements, self._end_of(holding))
 
     def _end_of(self, holding: Holding) -> float:
+        at = inf if holding.ends_at is None else holding.ends_at
         booked = self.bookings.get(holding.reservation) if holding.reservation else None
-        return _at(holding) if booked is None else min(_at(holding), booked.until)
+        return at if booked is None else min(at, booked.until)
 
     def outlive(self, job_id: str, now: float) -> None:
         """The job runs beyond its estimate: plans go by a corrected one from now on."""
@@ -315,19 +331,16 @@ class Cluster(Capacity):
 
     def shares(self, now: float) -> Shares:
         """What every account holds and has used. Each cycle makes its own, and changes it."""
-        shares = Shares(self.capacity(), self.profile.shares, self.usage, now)
-        for account, held in self._held.items():
-            shares.take(account, held)
-        return shares
+        return Shares(self.capacity(), self.profile.shares, self.usage, now, self._held)
 
-    def _count(self, holding: Holding, sign: int) -> None:
-        cpu, memory, gpu = holding.held
-        had_cpu, had_memory, had_gpu = self._held.get(holding.account, _NONE)
+    def _count(self, account: str, held: Amounts, sign: int) -> None:
+        cpu, memory, gpu = held
+        had_cpu, had_memory, had_gpu = self._held.get(account, _NONE)
         after = Amounts(had_cpu + sign * cpu, had_memory + sign * memory, had_gpu + sign * gpu)
-        if any(after):
-            self._held[holding.account] = after
+        if after == _NONE:
+            self._held.pop(account, None)
         else:
-            self._held.pop(holding.account, None)
+            self._held[account] = after
 
     def held_below(self, path: str, resource: ShareResource) -> int:
         """What an account and all accounts below it hold of one resource."""
@@ -362,10 +375,6 @@ class Cluster(Capacity):
         if facts != self.evaluations.facts:
             self.evaluations.facts = facts
             self.evaluations.forget()
-
-
-def _at(holding: Holding) -> float:
-    return inf if holding.ends_at is None else holding.ends_at
 
 
 _PLAIN = Pool()

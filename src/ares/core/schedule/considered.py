@@ -6,6 +6,7 @@ from ares.api.decisions import Ranked
 from ares.core.ask import Ask
 from ares.core.capacity.fit import NO, Evaluations
 from ares.core.schedule.gang import pick_nodes
+from ares.core.schedule.scorers import home
 from ares.model.base import Record
 from ares.model.profile import Weight
 
@@ -48,7 +49,7 @@ def decide_again(considered: Considered, weights: tuple[Weight, ...]) -> tuple[R
     """The nodes in the order that these weights give. The first is chosen; for a gang, the nodes with ranks."""
     count = len(considered.nodes)
     total = np.zeros(count)
-    by_name = {scorer.name: scorer.weight for scorer in weights}
+    by_name = {home.NAME: home.WEIGHT} | {scorer.name: scorer.weight for scorer in weights}
     for name, said in considered.parts.items():
         total += by_name.get(name, 0.0) * np.array(said)
     order = [int(at) for at in np.argsort(-total, kind="stable")]

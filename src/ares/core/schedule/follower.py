@@ -1,8 +1,9 @@
 """Keeps the cluster picture in step with the records of jobs: the scheduler and the simulator both use it."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from math import inf
+
+from msgspec.structs import replace
 
 from ares.core.capacity.capacity import Reserved
 from ares.core.capacity.holding import held_by, holding
@@ -36,7 +37,8 @@ def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: Job
     if state.phase in TERMINAL and (before is None or before.phase not in TERMINAL):
         cluster.predictor.ended(state.id, run_time(state))
     # Also for a job that is still on its way out of its old place.
-    cluster.reserve(state.id, Reserved(state.hold, state.evicting, state.alternative))
+    if state.hold or state.id in cluster.reserved:
+        cluster.reserve(state.id, Reserved(state.hold, state.evicting, state.alternative))
     if cluster.metered and (before is None or _metered(before) != _metered(state)):
         count_use(cluster, before, state, now)
 

@@ -1,5 +1,6 @@
 """One job to its best place: a single rank to the best node, or as many like jobs as are wanted at once."""
 
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -59,12 +60,34 @@ def _on_the_only_row(evaluations: Evaluations, txn: Transaction, ask: Ask) -> Al
     return taken
 
 
+# So few jobs, where the row that each of them changes is scored by itself, are placed one by one.
+_FEW = 8
 # Where fewer rows than one in so many are wanted, finding them costs less than sorting all.
 _PART = 4
 
-# One more job on a row: minus the lowest score on the way there, the row, a running number, what is taken. Other rows
-# come first until scores have fallen that low; sorted, the steps are in the order in which `place_one` chooses them.
-_Step = tuple[float, int, int, Allocation]
+
+class _Steps:
+    """One more job on each of some rows, again and again. Other rows come first until scores have fallen as low as the
+    lowest on the way to a step; sorted by that and by row, steps are in the order in which `place_one` chooses them."""
+
+    def __init__(self) -> None:
+        self._keys: list[Floats] = []
+        self._rows: list[Ints] = []
+        self._taken: list[Allocation] = []
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def add(self, front: "_Front", taken: list[Allocation]) -> None:
+        self._keys.append(-front.keys)
+        self._rows.append(front.rows)
+        self._taken += taken
+
+    def in_order(self) -> list[Allocation]:
+        if not self._taken:
+            return []
+        order = np.lexsort((np.concatenate(self._rows), np.concatenate(self._keys)))
+        return [self._taken[at] for at in order.tolist()]
 
 
 def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int) -> list[Allocation]:
@@ -74,6 +97,8 @@ def place_many(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int
     at least one if there is room for one. All are taken.
     """
     power = evaluations.table.power
+    if power is None and wanted <= _FEW and evaluations.alone(ask):
+        return list(islice(iter(lambda: place_one(evaluations, txn, ask), None), wanted))
     if power is None:
         return _together(evaluations, txn, ask, wanted)
     safe = _below_caps(evaluations, power, ask, wanted)
@@ -114,7 +139,7 @@ def _together(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int)
         return _on_one_row(evaluations, txn, ask, first, min(wanted, int(fits[0])))
     begin, end = 0, int(np.searchsorted(np.cumsum(fits), wanted)) + 1
     front = _Front(order[:0], score[:0])
-    steps: list[_Step] = []
+    steps = _Steps()
     cut = False
     while begin < len(order) and len(steps) < wanted:
         # Rows beyond the chosen ones come in where a chosen row gets worse than the first row beyond.
@@ -126,11 +151,11 @@ def _together(evaluations: Evaluations, txn: Transaction, ask: Ask, wanted: int)
         if end >= len(order) and len(order) < every:
             order, _ = _best_rows(score, every)
         end = min(len(order), end)
-    steps.sort()
-    for step in steps[wanted:] if cut else ():
+    taken = steps.in_order()
+    for extra in taken[wanted:] if cut else ():
         # A row that was left before it was full might come before these.
-        txn.give(step[3])
-    return [step[3] for step in (steps[:wanted] if cut else steps)]
+        txn.give(extra)
+    return taken[:wanted] if cut else taken
 
 
 def _best_rows(score: Floats, most: int) -> tuple[Ints, int]:
@@ -167,7 +192,7 @@ def _fill_up(
     txn: Transaction,
     found: Evaluation,
     front: _Front,
-    steps: list[_Step],
+    steps: _Steps,
     beyond: tuple[float, int] | None,
     deep: int,
 ) -> tuple[_Front, bool]:
@@ -184,9 +209,7 @@ def _fill_up(
             if not len(front.rows):
                 break
         front, taken = _take_each(evaluations, txn, found.ask, front)
-        number = len(steps)
-        for at, (key, allocation) in enumerate(zip((-front.keys).tolist(), taken, strict=True)):
-            steps.append((key, allocation.row, number + at, allocation))
+        steps.add(front, taken)
         front = _again(evaluations, found, front)
     cut = bool(len(front.rows))
     if parked:

@@ -15,6 +15,7 @@ from ares.core.capacity.rule import Filter, Miss
 from ares.core.queue.factors import FACTORS
 from ares.core.schedule.filters import FILTERS, isolation, power, spot
 from ares.core.schedule.scorers import SCORERS
+from ares.core.schedule.scorers.row_score import RowScores
 from ares.model.profile import Profile, Weight
 
 T = TypeVar("T")
@@ -34,14 +35,14 @@ def rules_of(profile: Profile, cut: Mapping[str, str] = MappingProxyType({})) ->
     # So does the isolation that tenants ask for, also under profiles stored before there was such a filter.
     before = (("isolation", isolation.FILTER), *spots)
     after = (("power", power.FILTER),) if caps else ()
-    return ProfileRules(
-        (*before, *((name, _filter(name, cut)) for name in profile.filters), *after),
-        tuple(
-            (scorer.name, scorer.weight, SCORERS[scorer.name]) for scorer in profile.scorers if scorer.name in SCORERS
-        ),
-        profile.energy,
-        caps,
+    filters = (*before, *((name, _filter(name, cut)) for name in profile.filters), *after)
+    scorers = tuple(
+        (scorer.name, scorer.weight, SCORERS[scorer.name]) for scorer in profile.scorers if scorer.name in SCORERS
     )
+    by_row = RowScores(
+        [filter_ for _, filter_ in filters], [(weight, scorer) for _, weight, scorer in scorers if weight]
+    )
+    return ProfileRules(filters, scorers, profile.energy, caps, by_row.of)
 
 
 def _filter(name: str, cut: Mapping[str, str]) -> Filter:

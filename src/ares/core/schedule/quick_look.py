@@ -1,10 +1,23 @@
 """A quick look at whether a job could have room now: most jobs behind the first that waits could not."""
 
+from collections.abc import Iterable
+
+from ares.core.ask import Ask
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.trial import Trial
 
 # CPU and memory, and thousandths of GPUs.
 _Most = tuple[int, int, int]
+
+
+def may_have_room(asks: Iterable[Ask], most: _Most) -> bool:
+    """Whether any of the alternatives asks for no more of anything than the most that a row has left."""
+    cpu, memory, gpu = most
+    for ask in asks:
+        enough = (ask.cpu_milli <= cpu and ask.memory_mib <= memory) or ask.qos != "guaranteed"
+        if enough and (not ask.gpus or ask.gpus_milli <= gpu):
+            return True
+    return False
 
 
 class QuickLook:
@@ -37,12 +50,7 @@ class QuickLook:
         if self._at_most is None:
             self._trial.claims.lift()
             self._at_most = self._trial.cluster.most_free()
-        cpu, memory, gpu = self._at_most
-        for ask in job_class.key.asks:
-            enough = (ask.cpu_milli <= cpu and ask.memory_mib <= memory) or ask.qos != "guaranteed"
-            if enough and (not ask.gpus or ask.gpus_milli <= gpu):
-                return False
-        return True
+        return not may_have_room(job_class.key.asks, self._at_most)
 
     def _most_free(self, ends_at: float, reservation: str) -> _Most:
         claims = self._trial.claims

@@ -32,14 +32,19 @@ class RankedClass:
     index: int
     # How many of its jobs are dealt with: the first of the line.
     done: int = 0
-    # For the next job: its number in line, what its rank is made from, and the weighted factors that stay as they are.
+    # For the next job: its number in line, its place, what its rank is made from, and the weighted factors that stay
+    # as they are.
     ranked: int = -1
+    place: Place = field(init=False)
     facts: JobFacts = field(init=False)
     lasting: tuple[list[float], list[float]] = field(init=False)
+    # The key that the factors that move made, and what they said.
+    moved: tuple[list[float], list[float]] | None = None
+    key: "_Key" = field(init=False)
 
     @property
     def job(self) -> str:
-        return job_of(self.job_class.line.nth(self.done))
+        return job_of(self.place if self.ranked == self.done else self.job_class.line.nth(self.done))
 
 
 class _Later(NamedTuple):
@@ -74,6 +79,7 @@ class RankedQueue:
         # Jobs that got the room kept for them, and jobs that wait for a better GPU.
         self._placed = trial.dealt_with
         self._order = order = trial.profile.order
+        self._shares = trial.shares
         sums = (order.primary, order.secondary)
         self._lasting = [
             [(factor.weight, FACTORS[factor.name]) for factor in each if factor.name in STATIC] for each in sums
@@ -142,9 +148,10 @@ class RankedQueue:
         """The class of the next job. There must be one."""
         heap = self._heap
         while True:
-            self._catch_up()
+            if self._left:
+                self._catch_up()
             turn = self._turns[heap[0][-1]]
-            if self._fixed or len(self) == 1:
+            if self._fixed or not (self._left or len(heap) > 1):
                 return turn
             # Ranks only fall while a cycle places jobs, so a class whose rank fell is put back in line.
             key = self._key(turn)
@@ -154,10 +161,11 @@ class RankedQueue:
 
     def go_on(self, turn: RankedClass) -> None:
         """The first class goes on with the next of its jobs, if there is one."""
+        heap = self._heap
         if not self._skip(turn):
-            heapq.heappop(self._heap)
-        elif len(self) > 1:
-            heapq.heapreplace(self._heap, self._key(turn))
+            heapq.heappop(heap)
+        elif self._left or len(heap) > 1:
+            heapq.heapreplace(heap, self._key(turn))
 
     def end(self) -> None:
         """The first class is done for this cycle."""
@@ -177,27 +185,32 @@ class RankedQueue:
     def _skip(self, turn: RankedClass) -> bool:
         """Goes on to the next job that is not dealt with; False when there is none."""
         line = turn.job_class.line
-        while self._placed and turn.done < len(line) and job_of(line.nth(turn.done)) in self._placed:
+        count = len(line)
+        while self._placed and turn.done < count and job_of(line.nth(turn.done)) in self._placed:
             turn.done += 1
-        return turn.done < len(line)
+        return turn.done < count
 
     def _key(self, turn: RankedClass) -> _Key:
         """The rank as in `factors.rank`; what cannot change within the cycle is computed once for each job."""
-        place = turn.job_class.line.nth(turn.done)
-        order, shares, now = self._order, self._trial.shares, self._trial.now
+        order, shares, now = self._order, self._shares, self._trial.now
         if turn.ranked != turn.done:
-            key = turn.job_class.key
-            facts = turn.facts = facts_of(place, key)
+            place = turn.place = turn.job_class.line.nth(turn.done)
+            facts = turn.facts = facts_of(place, turn.job_class.key)
             first, second = self._lasting
             turn.lasting = (
                 [weight * of(facts, shares, order, now) for weight, of in first],
-                [weight * of(facts, shares, order, now) for weight, of in second],
+                [weight * of(facts, shares, order, now) for weight, of in second] if second else [],
             )
-            turn.ranked = turn.done
-        facts, (first_lasting, second_lasting), (first, second) = turn.facts, turn.lasting, self._moving
-        primary = fsum(first_lasting + [weight * of(facts, shares, order, now) for weight, of in first])
-        secondary = 0.0
-        if second or second_lasting:
-            secondary = fsum(second_lasting + [weight * of(facts, shares, order, now) for weight, of in second])
-        counts, after = self._kept.within(job_of(place), facts, primary)
-        return -counts, after, -primary, -secondary, place, turn.index
+            turn.ranked, turn.moved = turn.done, None
+        facts, (first, second) = turn.facts, self._moving
+        moved = (
+            [weight * of(facts, shares, order, now) for weight, of in first],
+            [weight * of(facts, shares, order, now) for weight, of in second] if second else [],
+        )
+        if turn.moved == moved:
+            return turn.key
+        turn.moved = moved
+        primary, secondary = fsum(turn.lasting[0] + moved[0]), fsum(turn.lasting[1] + moved[1])
+        counts, after = self._kept.within(job_of(turn.place), facts, primary)
+        turn.key = -counts, after, -primary, -secondary, turn.place, turn.index
+        return turn.key

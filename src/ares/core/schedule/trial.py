@@ -11,11 +11,11 @@ import numpy as np
 from ares.api.decisions import Promise
 from ares.api.reasons import Reason
 from ares.core.ask import Ask
-from ares.core.capacity.bookings import claims_of
+from ares.core.capacity.bookings import claim_of, claims_of
 from ares.core.capacity.claims import Claims
 from ares.core.capacity.holding import held_by
 from ares.core.capacity.node_table import Ints
-from ares.core.capacity.transaction import Allocation, Transaction, placement
+from ares.core.capacity.transaction import Allocation, Transaction, placement, placements
 from ares.core.queue.drf import Amounts
 from ares.core.queue.shares import BrokenLimit, Shares
 from ares.core.queue.waiting import THROTTLE, ClassKey, JobClass, QueueView
@@ -114,10 +114,13 @@ class Trial:
         self.now = now
         self.evaluations = cluster.evaluations
         self.txn = Transaction(cluster.evaluations)
-        # Claims on the future; at first, the reservations.
+        # Claims on the future; at first, the reservations, and what other planners promised.
         self.claims = Claims(cluster, self.txn, now)
         for claim in claims_of(cluster, now) if cluster.bookings else ():
             self.claims.add(claim)
+        for promise in cluster.claimed.values():
+            if promise.job not in cluster.holdings and (claim := claim_of(cluster, promise)) is not None:
+                self.claims.add(claim)
         self._shares: Shares | None = None
         self._spent: list[tuple[str, Amounts]] = []
         self.licences: Counter[str] = cluster.licences_used.copy() if cluster.licences_used else Counter()
@@ -299,18 +302,21 @@ class Trial:
         self.spend(key.account, held_by(placements))
         for name, count in key.licences:
             self.licences[name] += count
+        self.match(job, key, tuple(allocation.row for allocation in found.taken))
+
+    def match(self, job: str, key: ClassKey, rows: tuple[int, ...]) -> None:
+        """Jobs that must be near to the job, or away from it, find it there."""
         labels = self.waiting.labels_of(job)
         if labels is not None and self.waiting.nearing:
-            tenant = key.account.split("/", 1)[0]
-            self.cluster.matching.put(job, tenant, labels, tuple(allocation.row for allocation in found.taken))
+            self.cluster.matching.put(job, key.account.split("/", 1)[0], labels, rows)
             self._matched.append(job)
 
     def note_run(self, jobs: Sequence[str], key: ClassKey, class_id: int, taken: Sequence[Allocation]) -> None:
         """Notes like jobs, each with its own place."""
         table, ask = self.cluster.table, key.asks[0]
         self.placed += [
-            Placed(job=job, placements=(placement(table, allocation, 0),), class_id=class_id)
-            for job, allocation in zip(jobs, taken, strict=True)
+            Placed(job=job, placements=(place,), class_id=class_id)
+            for job, place in zip(jobs, placements(table, taken), strict=True)
         ]
         self.spend(key.account, asked(ask, len(jobs)))
 

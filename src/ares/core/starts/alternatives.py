@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from ares.api.decisions import Eta, Offer
-from ares.core.energy.model import price_of
+from ares.core.energy import price_of
 from ares.core.explain.why import infeasible
 from ares.core.queue.waiting import ClassKey, JobClass, class_key
 from ares.core.schedule.actions.evict import prospects

@@ -1,7 +1,7 @@
 """What vendors' tools report about GPUs, in one form for all tools."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -83,18 +83,3 @@ def answering(gpus: Sequence[Gpu], model: str | None, memory_mib: int, wide: int
         if gpu.index < wide:
             answers[gpu.index] = not gpu.mig and gpu.memory_mib >= memory_mib and wanted <= words(gpu.model)
     return answers
-
-
-def answering_each(
-    machines: Iterable[Sequence[Gpu]], model: str | None, memory_mib: int, wide: int
-) -> list[list[bool]]:
-    """The same of many machines: those that list the same GPUs, but for their names, are looked at once."""
-    known: dict[tuple[tuple[int, str, int, bool], ...], list[bool]] = {}
-    found: list[list[bool]] = []
-    for gpus in machines:
-        key = tuple([(gpu.index, gpu.model, gpu.memory_mib, gpu.mig) for gpu in gpus])
-        answers = known.get(key)
-        if answers is None:
-            answers = known[key] = answering(gpus, model, memory_mib, wide)
-        found.append(answers)
-    return found

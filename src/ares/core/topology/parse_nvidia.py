@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, ParseError, fromstring
 
 from ares.core.topology.cards import Card, Matrix, Slice
 from ares.core.topology.links import INDEX_MAX, SELF, UNKNOWN, is_link_word
-from ares.model.entry.job_session import GpuReading
+from ares.model.job_session import GpuReading
 
 # Colours and underlining, which newer drivers print even into a pipe.
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")

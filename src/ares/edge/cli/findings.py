@@ -76,6 +76,9 @@ def _images(nodes: "list[NodeView]") -> list[Finding]:
     return [Finding("images", "note", text, f"Linux 5.12 or later; {_SANDBOX_FIX}")]
 
 
+# From this share on of so many parts, plans that collide are worth a word.
+_CONFLICTS_MAX, _PARTS_MIN = 0.2, 100
+
 _LIMITS_FIX = (
     "run the agent as root, or give its user a control group: "
     "systemd-run --user --scope -p Delegate=yes ares up (docs/concepts/sandbox.md)"
@@ -95,6 +98,8 @@ def of_server(checks: Mapping[str, str], now: float) -> list[Finding]:
         )
     if "plugins" in checks:
         found.append(Finding("plugins", "warning", f"plugins {checks['plugins']}", "`ares plugins` says why"))
+    if "planners" in checks and checks.get("leading") == "yes":
+        found.append(_planners(checks))
     if "records_set_aside" in checks:
         text = f"{checks['records_set_aside']} records of the store cannot be read"
         found.append(Finding("records", "warning", text, "`ares verify` names them"))
@@ -110,6 +115,19 @@ def _clock(checks: Mapping[str, str], now: float) -> Finding | None:
     way = "ahead of" if off > 0 else "behind"
     text = f"this machine's clock is {abs(off):.0f} s {way} the server's: ages, deadlines and certificates look wrong"
     return Finding("clock", "warning", text, "set both by NTP: timedatectl set-ntp true")
+
+
+def _planners(checks: Mapping[str, str]) -> Finding:
+    """Plans that collide are made again: where many do, several planners cost more than they give."""
+    count, parts, conflicts = (int(checks.get(name, "0")) for name in ("planners", "plan_parts", "plan_conflicts"))
+    if lost := int(checks.get("planners_lost", "0")):
+        text = f"{lost} of {count} planners do not answer: jobs that wait with them are not placed"
+        return Finding("planners", "warning", text, "they are replaced within seconds; if not, see the server's log")
+    rate = conflicts / parts if parts else 0.0
+    text = f"{count} planners; {conflicts:,} of {parts:,} parts of their plans collided ({rate:.1%})"
+    if parts >= _PARTS_MIN and rate > _CONFLICTS_MAX:
+        return Finding("planners", "warning", text, "set fewer planners, or more pools (docs/concepts/schedule.md)")
+    return Finding("planners", "ok", text)
 
 
 def _disk(checks: Mapping[str, str]) -> Finding | None:

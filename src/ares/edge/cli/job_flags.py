@@ -1,15 +1,90 @@
-"""The flags that describe a job: those of `ares submit` and `ares plan`."""
+"""What describes a job: files in YAML, TOML or JSON, and the flags of `ares submit` and `ares plan`: the same keys."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from ares.edge.cli.options import pairs_option, read_pairs
+from ares.edge.client.errors import InvalidSpec
 
 if TYPE_CHECKING:
     from ares.model.job import JobSpec
+
+
+# ---- job files
+
+
+def read_job_file(name: str) -> dict[str, object]:
+    """The keys of a job file. `-` is standard input, in YAML or JSON."""
+    if name == "-":
+        return _mapping("standard input", _yaml, sys.stdin.buffer.read())
+    path = Path(name)
+    return _mapping(name, _READERS.get(path.suffix.lower(), _yaml), path.read_bytes())
+
+
+def _mapping(name: str, read: Callable[[str], Any], data: bytes) -> dict[str, object]:
+    try:
+        value: object = read(data.decode())
+    except ValueError as error:
+        raise InvalidSpec(
+            f"{name} cannot be read: {error}", fix="correct the file; see `ares submit --help`"
+        ) from error
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in cast("dict[object, object]", value)):
+        raise InvalidSpec(
+            f"{name} does not hold a job", fix="write keys at its top, such as command: [python, train.py]"
+        )
+    return cast("dict[str, object]", value)
+
+
+def _yaml(text: str) -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Refuses a key that stands twice: YAML itself would drop the first silently."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            construct = cast("Callable[..., Any]", self.construct_object)  # pyright: ignore[reportUnknownMemberType]
+            seen = set[Any]()
+            for key, _ in node.value:
+                name = construct(key, deep=True)
+                # A key that cannot be one is refused by YAML itself.
+                if isinstance(name, Hashable) and name in seen:
+                    raise ValueError(f"the key {name!r} stands twice, line {key.start_mark.line + 1}")
+                seen.update([name] if isinstance(name, Hashable) else [])
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(text, Loader)  # noqa: S506
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+        said = [text for text in (error.context, error.problem) if text]
+        raise ValueError(where + ", ".join(said)) from error
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def _toml(text: str) -> Any:
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+def _json(text: str) -> Any:
+    import json
+
+    return json.loads(text)
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {".toml": _toml, ".json": _json, ".yaml": _yaml, ".yml": _yaml}
+
+
+# ---- flags
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +105,7 @@ _KEYS = {
     "tolerate": "tolerate", "require": "require", "prefer": "prefer", "near": "near", "away": "away",
     "region": "residency", "input_": "inputs", "deadline": "deadline", "start_by": "startBy",
     "deadline_strict": "deadlineStrict", "sla": "sla", "runtime": "runtime", "runtime_on": "runtimeOn",
+    "procs": "procs", "elastic": "elastic",
     "gap_min": "gapMin",
     "checkpoint_signal": "checkpointSignal", "checkpoint_wait": "checkpointWait", "preempt": "preempt",
     "priority": "priority", "time": "time", "signal": "signal", "grace": "grace", "retries": "retries",
@@ -120,7 +196,14 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option("--sla", metavar="CLASS", help="Class of service: gives it its deadline; see `ares sla`."),
     _texts("--runtime-on", "MODEL=TIME", "How long it runs on that GPU model, to be given the best: A100=2h."),
-    _text("--runtime", "TIME", "How long you expect it to run; others learn when its place is free."),
+    _texts(
+        "--runtime",
+        "KIND|TIME",
+        "What starts its processes: torch, mpi or ray. Or how long you expect it to run, so that others learn when its "
+        "place is free: 2h.",
+    ),
+    click.option("--procs", metavar="N", help="With a runtime: processes of each rank; gpus for one a GPU."),
+    click.option("--elastic", is_flag=True, default=None, help="With a runtime: go on when the gang shrinks or grows."),
     _text("--gap-min", "TIME", "Run in gaps of at least this length too, and leave when they end: 30m."),
     click.option(
         "--preempt/--no-preempt", default=None, help="May it be displaced by more important jobs?  [default: yes]"
@@ -218,14 +301,12 @@ def asked(said: Sequence[Mapping[str, object]]) -> "JobSpec":
 
 def layers(command: Sequence[str], flags: dict[str, Any]) -> list[dict[str, object]]:
     """The keys of the job's file, and of the flags, which override it."""
-    from ares.edge.cli.job_file import read_job_file
 
     return [*([read_job_file(flags["file"])] if flags["file"] else []), by_flags(command, flags)]
 
 
 def flow_file(name: str) -> dict[str, object] | None:
     """The keys of a workflow file; None when the file describes one job, or is to be read once only."""
-    from ares.edge.cli.job_file import read_job_file
 
     if name == "-":
         return None

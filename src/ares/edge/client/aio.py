@@ -4,6 +4,7 @@ import asyncio
 import builtins
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -12,14 +13,14 @@ import httpx2
 
 from ares.api.deadlines import SlaView
 from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
-from ares.api.jobs import JobDetail, LogLine, OutputList, StreamedEvent
+from ares.api.jobs import JobDetail, LogLine, LogStream, OutputList, StreamedEvent, StreamedLog
 from ares.api.pools import PoolView
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.reservations import ReservationView
 from ares.api.usage import By, UsageReport
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.ask import JobFields
-from ares.edge.client.calls import calls, predictions
+from ares.edge.client.calls import calls, operator, predictions
 from ares.edge.client.calls import reservations as booking_calls
 from ares.edge.client.calls.alerts import AsyncAlertMethods
 from ares.edge.client.calls.answers import JobRef, RefusedJob, Submitted, job_id
@@ -29,7 +30,7 @@ from ares.edge.client.calls.crons import AsyncCronMethods
 from ares.edge.client.calls.flows import AsyncFlowMethods
 from ares.edge.client.calls.identity import AsyncIdentityMethods
 from ares.edge.client.calls.job_sessions import AsyncJobSessionMethods
-from ares.edge.client.calls.machines import AsyncMachineMethods
+from ares.edge.client.calls.operator import AsyncMachineMethods
 from ares.edge.client.calls.policies import AsyncPolicyMethods
 from ares.edge.client.calls.projects import AsyncProjectMethods
 from ares.edge.client.calls.quotas import AsyncQuotaMethods
@@ -38,7 +39,7 @@ from ares.edge.client.calls.secrets import AsyncSecretMethods
 from ares.edge.client.calls.steering import AsyncSteeringMethods
 from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, request_options, spec_of, stream_options
-from ares.edge.client.logs import OnAttempt, follow_logs, search_logs
+from ares.edge.client.logs import LogWish, OnAttempt, follow_logs, search_logs
 from ares.edge.client.outputs import OnProgress, Saving, chosen, fetch, listing
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
 from ares.edge.client.settings import Endpoint, discover
@@ -173,20 +174,26 @@ class AsyncClient(
         attempt: int | None = None,
         rank: int = 0,
         since: str | float | None = None,
+        stream: LogStream | None = None,
         on_attempt: OnAttempt | None = None,
     ) -> AsyncIterator[bytes]:
         """The job's output in pieces; with `follow`, until the job has ended. `since`: as in `list`, to the minute.
+        `stream`: only what was written to "stdout" or to "stderr".
 
         `on_attempt` is called with the number of each further attempt, ahead of its output.
         """
-        at = moment(since, time.time())
-        return self._iterate(follow_logs(self._flows, job_id(job), follow, tail, attempt, rank, on_attempt, at))
+        wish = LogWish(follow, tail, attempt, rank, moment(since, time.time()), stream)
+        return self._iterate(follow_logs(self._flows, job_id(job), wish, on_attempt))
+
+    def log_pieces(self, job: JobRef, wish: LogWish, on_attempt: OnAttempt | None = None) -> AsyncIterator[StreamedLog]:
+        """The same, as pieces that say where they begin and what of them was written to stderr."""
+        return self._iterate(follow_logs(self._flows, job_id(job), replace(wish, pieces=True), on_attempt))
 
     def search_logs(
-        self, job: JobRef, text: str, *, attempt: int | None = None, rank: int = 0
+        self, job: JobRef, text: str, *, attempt: int | None = None, rank: int = 0, stream: LogStream | None = None
     ) -> AsyncIterator[LogLine]:
         """Lines of the job's output that contain `text`; the server looks for them."""
-        return self._iterate(search_logs(self._flows, job_id(job), text, attempt, rank))
+        return self._iterate(search_logs(self._flows, job_id(job), text, attempt, rank, stream))
 
     async def outputs(self, job: JobRef) -> OutputList:
         """The files of the job's committed result."""
@@ -220,11 +227,11 @@ class AsyncClient(
 
     async def explain(self, job: JobRef) -> Explanation:
         """Why a job waits, where it stands, and the smallest change that would start it."""
-        return await self.send(calls.explain(job_id(job)))
+        return await self.send(predictions.explain(job_id(job)))
 
     async def plan(self, spec: JobSpec | None = None, **ask: Unpack[JobFields]) -> PlanAnswer:
         """What would happen if this were submitted now. Changes nothing."""
-        return await self.send(calls.plan(spec_of(spec, ask)))
+        return await self.send(predictions.plan(spec_of(spec, ask)))
 
     async def predict(self, spec: JobSpec | None = None, **ask: Unpack[JobFields]) -> JobPrediction:
         """How long this would run and when it would start, were it submitted now. Changes nothing."""
@@ -244,25 +251,25 @@ class AsyncClient(
 
     async def sla(self) -> tuple[SlaView, ...]:
         """Classes of service, and how many jobs met their deadline."""
-        return await self.send(calls.sla())
+        return await self.send(predictions.sla())
 
     async def prio(self, limit: int = 100) -> tuple[PrioRow, ...]:
         """Waiting jobs, the first to be placed first, with the factors of each rank."""
-        return await self.send(calls.prio(limit))
+        return await self.send(predictions.prio(limit))
 
     async def preemptions(self, job: JobRef) -> tuple[LedgerEvent, ...]:
         """When others displaced the job, or it displaced others, and why."""
-        return await self.send(calls.preemptions(job_id(job)))
+        return await self.send(predictions.preemptions(job_id(job)))
 
     async def replay(self, decision: str, weights: Mapping[str, float]) -> ReplayAnswer:
         """A decision, by its name or the job's, made again with some weights changed. Changes nothing."""
-        return await self.send(calls.replay(decision, weights))
+        return await self.send(predictions.replay(decision, weights))
 
     # ---- usage
 
     async def usage(self, by: By = "tenant", *, since: str | float | None = None, limit: int = 1000) -> UsageReport:
         """What jobs used and what it cost; `since` is a duration such as "7d", without it all known jobs count."""
-        return await self.send(calls.usage(by, None if since is None else seconds(since), limit))
+        return await self.send(predictions.usage(by, None if since is None else seconds(since), limit))
 
     # ---- reservations
 
@@ -290,11 +297,11 @@ class AsyncClient(
 
     async def pools(self, **shape: Any) -> tuple[PoolView, ...]:
         """The pools of machines. With gpus=8, ranks=4, runtime="2h" or the like: when such a job would start there."""
-        return await self.send(calls.pools(calls.pool_shape(**shape)))
+        return await self.send(operator.pools(operator.pool_shape(**shape)))
 
     async def pool(self, name: str, **shape: Any) -> PoolView:
         """One pool."""
-        return await self.send(calls.pool(name, calls.pool_shape(**shape)))
+        return await self.send(operator.pool(name, operator.pool_shape(**shape)))
 
     # ---- transport
 

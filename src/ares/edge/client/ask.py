@@ -6,7 +6,6 @@ The keyword arguments of `Client.submit`, the keys of a job file and the flags o
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from difflib import get_close_matches
 from os import PathLike
 from typing import Any, TypedDict, cast, get_args
 
@@ -34,6 +33,7 @@ from ares.model.job import (
     Resources,
     Restart,
     RetryPolicy,
+    RuntimeWish,
     Toleration,
     TopologyLevel,
     TopologyWish,
@@ -84,7 +84,12 @@ class JobFields(TypedDict, total=False):
     start_by: str | datetime
     deadline_strict: bool
     sla: str
-    runtime: str
+    # What starts its processes: "torch", "mpi", "ray", or {"kind": "torch", "procs": 4}. A time: how long it will run.
+    runtime: str | float | Mapping[str, Any] | Sequence[str]
+    procs: int | str
+    elastic: bool
+    # How long it will run.
+    expected: str
     # On which GPU model: {"A100": "2h", "V100": "3h"}, or "A100=2h".
     runtime_on: str | Sequence[str] | Mapping[str, str | float]
     gap_min: str
@@ -173,7 +178,9 @@ FRIENDLY: Mapping[str, tuple[tuple[str, ...], Callable[[Any], object]]] = {
     "resizeSignal": (("gang", "resizeSignal"), wishes.signal),
     "deadline": (("deadlineAt",), wishes.deadline),
     "startBy": (("startByAt",), wishes.deadline),
-    "runtime": (("expectedRuntimeS",), units.seconds),
+    "expected": (("expectedRuntimeS",), units.seconds),
+    "procs": (("runtime", "procs"), wishes.procs),
+    "elastic": (("runtime", "elastic"), _same),
     "runtimeOn": (("expectedRuntimesS",), wishes.runtimes),
     "gapMin": (("gapMinS",), units.seconds),
     "checkpointSignal": (("preemption", "checkpointSignal"), wishes.signal),
@@ -204,6 +211,7 @@ _SHORT: Mapping[str, Callable[[Any], object]] = {
     "notify": wishes.several,
     "image": wishes.image,
     "python": wishes.environment,
+    "runtime": wishes.runtime,
 }
 # A directory of the caller's, whose files become the specification's `project`; or, as text from / on, one of
 # the machine, as in the specification.
@@ -214,7 +222,7 @@ OR = "or"
 _NESTED: Mapping[str, type[msgspec.Struct]] = {
     "resources": Resources, "retry": RetryPolicy, "warn": Warn, "gang": Gang, "topology": TopologyWish,
     "preemption": Preemption, "needsTimeout": NeedsTimeout, "image": Image,
-    "python": PythonEnvironment,
+    "python": PythonEnvironment, "runtime": RuntimeWish,
 }  # fmt: skip
 _LISTED: Mapping[str, type[msgspec.Struct]] = {
     "alternatives": Resources, "affinity": NodeTerm, "jobAffinity": JobTerm, "tolerations": Toleration,
@@ -238,6 +246,7 @@ def spec_from(*layers: Mapping[str, object]) -> JobSpec:
     if isinstance(raw.setdefault("resources", {}), dict):
         raw["resources"].setdefault("memoryMib", 0)
     raw = _with_alternatives(raw)
+    wishes.check_runtime(raw.get("runtime"))
     if isinstance(raw.get("command"), str):
         raise InvalidSpec(
             "command is text, but has to be a list of arguments",
@@ -259,6 +268,7 @@ def spec_from(*layers: Mapping[str, object]) -> JobSpec:
 
 def expand(asked: Mapping[str, object]) -> RawSpec:
     """Puts the friendlier keys where the API has them. Unknown keys, and one value given twice, are refused."""
+    asked = wishes.with_run_time(asked)
     friendly = (*FRIENDLY, *GATHERED, OR)
     _refuse_unknown("", asked, (*_names(JobSpec), *friendly))
     others = (*friendly, PYTHON) if isinstance(asked.get(PYTHON), str | PathLike) else friendly
@@ -301,7 +311,7 @@ def _alternative(given: object, first: RawSpec) -> RawSpec:
     """gpus=4,gpu-model=A100, or the same keys as a mapping."""
     if isinstance(given, str):
         pairs = [part.strip().partition("=") for part in given.split(",")]
-        said: dict[str, object] = {_camel(key.replace("-", "_")): _number(value) for key, _, value in pairs}
+        said: dict[str, object] = {_camel(key.replace("-", "_")): wishes.number(value) for key, _, value in pairs}
     elif isinstance(given, Mapping):
         said = {_camel(str(key)): value for key, value in cast("Mapping[str, object]", given).items()}
     else:
@@ -314,10 +324,6 @@ def _alternative(given: object, first: RawSpec) -> RawSpec:
         first if not wants.keys() & set(_GPUS) else {key: amount for key, amount in first.items() if key not in _GPUS}
     )
     return {**kept, **wants}
-
-
-def _number(text: str) -> object:
-    return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else text
 
 
 def _overlay(below: RawSpec, above: RawSpec) -> RawSpec:
@@ -340,21 +346,22 @@ def _plain(key: str, value: object) -> object:
 
 def _object(where: str, value: object, struct: type[msgspec.Struct]) -> RawSpec:
     if not isinstance(value, Mapping):
-        raise InvalidSpec(
-            f"{where}: expected object, got {type(value).__name__}", fix=f"it has the keys {', '.join(_names(struct))}"
-        )
-    inner = cast("Mapping[str, object]", value)
+        keys = f"it has the keys {', '.join(_names(struct))}"
+        raise InvalidSpec(f"{where}: expected object, got {type(value).__name__}", fix=keys)
+    inner = dict(cast("Mapping[str, object]", value))
     _refuse_unknown(f"{where}.", inner, _names(struct))
-    return dict(inner)
+    return inner
 
 
 def _refuse_unknown(prefix: str, given: Mapping[str, object], known: Iterable[str]) -> None:
     names = sorted(set(known))
     for key in given:
         if key not in names:
+            from difflib import get_close_matches
+
             close = get_close_matches(str(key), names, n=1)
-            known_keys = ", ".join(prefix + name for name in names)
-            fix = f"did you mean {prefix}{close[0]}?" if close else f"known keys: {known_keys}"
+            keys = ", ".join(prefix + name for name in names)
+            fix = f"did you mean {prefix}{close[0]}?" if close else f"known keys: {keys}"
             raise InvalidSpec(f"unknown key {prefix}{key}", fix=fix)
 
 
@@ -372,14 +379,6 @@ _CHOICES: Mapping[str, Any] = {
     "priority": Priority, "effects": Effects, "restart": Restart, "warn.signal": WarnSignal, "numa": NumaPolicy,
     "qos": Qos, "topology.level": TopologyLevel, "onImpossible": Unmet, "needsTimeout.then": Unmet,
 }  # fmt: skip
-_FORMS = {
-    "team": "lower-case letters, digits and - between them",
-    "name": "letters, digits, spaces and . _ : / @ + - only, the first a letter or a digit",
-    "workdir": "chdir is an absolute path on the machine the job runs on",
-    "env": "names of variables are letters, digits and _, the first no digit; no value holds a null byte",
-    "labels": "keys are letters, digits and . _ / - between them; no value holds control characters",
-    "array": "write it like 0-9, 1,5,7-20 or 0-100:10",
-}
 
 
 def _explain(error: msgspec.ValidationError) -> InvalidSpec:
@@ -390,10 +389,9 @@ def _explain(error: msgspec.ValidationError) -> InvalidSpec:
     fix = ""
     if where.startswith(("env", "labels", "selector")) and "Expected `str`" in text:
         fix = 'values are text: put the value in quotes, as in "3"'
-    fix = _FORMS.get(where.partition("[")[0], fix) if "of another form" in text else fix
-    choices = _CHOICES.get(where)
+    fix = wishes.FORMS.get(where.partition("[")[0], fix) if "of another form" in text else fix
     if where == "gang" and "ranks" in text:
         fix = "say how many ranks it has: ranks"
-    if choices is not None:
+    if (choices := _CHOICES.get(where)) is not None:
         fix = f"one of {', '.join(get_args(choices))}"
     return InvalidSpec(f"{where}: {text[:1].lower()}{text[1:]}".replace("`", ""), fix=fix)

@@ -90,7 +90,10 @@ def _run(flow: Flow[T], endpoint: Endpoint) -> T:
 def _ask(request: Request, to: str, endpoint: Endpoint) -> Reply | Broken:
     url = urlsplit(to)
     try:
-        line = socket.create_connection((url.hostname or "", url.port or 80), CONNECT_S)
+        # As bytes: for text the codec of international names would be loaded.
+        name = url.hostname or ""
+        host: Any = name.encode() if name.isascii() else name
+        line = socket.create_connection((host, url.port or 80), CONNECT_S)
     except OSError as error:
         return Broken("connect", str(error) or type(error).__name__)
     with line:

@@ -1,7 +1,7 @@
 """How the client behaves: repeat, resume, follow, wait. Decisions only; see `steps`."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from functools import cache
 from random import random
 from typing import TypeVar
 
@@ -23,18 +23,16 @@ SILENCE_S = 45.0
 POLL_S = 1.0
 # Progress, and why a job waits, change without an event: a watch reads them again after this long.
 REFRESH_S = 2.0
-_EVENT = msgspec.json.Decoder(LedgerEvent)
 _LINE_MAX = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Flows:
+class Flows(msgspec.Struct, frozen=True):
     """The flows of one client."""
 
     addresses: Addresses
     url_from: str
     retry: Retry = DEFAULT_RETRY
-    uniform: Callable[[], float] = field(default=random)
+    uniform: Callable[[], float] = random
 
     def exchange(self, call: Call[T], tour: Tour | None = None) -> Flow[T]:
         """Sends a request; repeats it while that is safe and may help, first to every other replica."""
@@ -193,8 +191,7 @@ class Patience:
         return Unreachable(f"{self.tour.at} keeps closing the stream at once")
 
 
-@dataclass(frozen=True, slots=True)
-class ServerEvent:
+class ServerEvent(msgspec.Struct, frozen=True):
     """A server-sent event: `id` is the cursor to resume after it."""
 
     id: str
@@ -268,9 +265,15 @@ def _time_left(deadline: float | None, job_id: str, seen: JobDetail | None) -> F
     return max(deadline - now, 0.05)
 
 
+@cache
+def _event_decoder() -> msgspec.json.Decoder[LedgerEvent]:
+    """Made when the first event comes: most commands see none."""
+    return msgspec.json.Decoder(LedgerEvent)
+
+
 def _ledger_event(item: ServerEvent) -> LedgerEvent | None:
     """Greetings, and kinds of events of newer servers, only move the cursor."""
     try:
-        return _EVENT.decode(item.data)
+        return _event_decoder().decode(item.data)
     except msgspec.DecodeError:
         return None

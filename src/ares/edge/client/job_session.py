@@ -20,7 +20,7 @@ from ares.edge.client.errors import SessionLost, Unreachable
 from ares.edge.client.http import Bearer
 from ares.edge.client.sending import AsyncSends, Sends
 from ares.edge.client.settings import Endpoint
-from ares.model.entry.job_session import (
+from ares.model.job_session import (
     PIECE_BYTES_MAX,
     WINDOW_BYTES,
     ClientFrame,

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from msgspec.json import decode as decode_json
+
+from ares.api.jobs import LogStream, StreamedLog
 from ares.edge.client.calls import calls
 from ares.edge.client.calls.calls import Reply
 from ares.edge.client.flows import POLL_S, SILENCE_S, Flows, Patience, ended
@@ -10,7 +13,21 @@ from ares.edge.client.steps import Broken, Emit, Flow, Open, Pause, Read
 
 ATTEMPT_HEADER = "x-ares-attempt"
 OFFSET_HEADER = "x-ares-log-offset"
+_PIECES = "application/jsonl"
 OnAttempt = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LogWish:
+    """Which output is asked for. `pieces`: it is emitted with its offsets and streams, not as bytes."""
+
+    follow: bool = False
+    tail: int | None = None
+    attempt: int | None = None
+    rank: int = 0
+    since: float | None = None
+    stream: LogStream | None = None
+    pieces: bool = False
 
 
 @dataclass(slots=True)
@@ -22,9 +39,14 @@ class _Place:
     tail: int | None = None
     since: float | None = None
 
-    def params(self, rank: int, follow: bool) -> calls.Params:
+    def params(self, wish: LogWish) -> calls.Params:
         begin: calls.Params = {"tail": self.tail, "since": self.since} if self.offset is None else {}
-        return {"attempt": self.attempt, "rank": rank, "follow": follow, "offset": self.offset, **begin}
+        # Bytes of one stream do not say how far the log was read.
+        apart = wish.pieces or wish.stream is not None
+        some: calls.Params = {"stream": wish.stream, "pieces": True} if apart else {}
+        return {
+            "attempt": self.attempt, "rank": wish.rank, "follow": wish.follow, "offset": self.offset, **begin, **some
+        }  # fmt: skip
 
     def learn(self, reply: Reply) -> None:
         """The server says what it sends. 0 is a job that waits for its first attempt."""
@@ -33,36 +55,28 @@ class _Place:
         self.offset = int(offset) if offset.isdecimal() else self.offset or 0
 
 
-def follow_logs(
-    flows: Flows,
-    job_id: str,
-    follow: bool,
-    tail: int | None,
-    attempt: int | None,
-    rank: int,
-    on_attempt: OnAttempt | None = None,
-    since: float | None = None,
-) -> Flow[None]:
+def follow_logs(flows: Flows, job_id: str, wish: LogWish, on_attempt: OnAttempt | None = None) -> Flow[None]:
     """Emits the output as it comes. With `follow` and no attempt named, later attempts come after earlier ones.
 
     `on_attempt` is called ahead of each later attempt's output.
     """
-    place, patience = _Place(attempt, tail=tail, since=since), Patience(flows)
+    follow, place, patience = wish.follow, _Place(wish.attempt, tail=wish.tail, since=wish.since), Patience(flows)
     while True:
-        request = calls.job_logs(job_id, place.params(rank, follow))
+        request = calls.job_logs(job_id, place.params(wish))
         opened: Reply | Broken = yield Open(request, patience.tour.next(), SILENCE_S)
         lost = opened
         if isinstance(opened, Reply) and opened.status < 400:
             patience.reset()
             patience.tour.answered()
             place.learn(opened)
-            lost = yield from _copy(place)
+            in_pieces = opened.headers.get("content-type", "").startswith(_PIECES)
+            lost = yield from (_copy_pieces(place, wish) if in_pieces else _copy(place))
         if lost is not None:
             # Silence may also mean that the attempt we wait for will never be.
             if follow and patience.met and (yield from _never_comes(flows, job_id, place, patience)):
                 return
             yield from patience.lose(lost, request)
-        elif not follow or attempt is not None or not (yield from _next_attempt(flows, job_id, place, patience)):
+        elif not follow or wish.attempt is not None or not (yield from _next_attempt(flows, job_id, place, patience)):
             return
         else:
             place = _Place((place.attempt or 0) + 1, 0)
@@ -70,11 +84,15 @@ def follow_logs(
                 on_attempt(place.attempt or 1)
 
 
-def search_logs(flows: Flows, job_id: str, text: str, attempt: int | None, rank: int) -> Flow[None]:
+def search_logs(
+    flows: Flows, job_id: str, text: str, attempt: int | None, rank: int, stream: LogStream | None = None
+) -> Flow[None]:
     """Emits the lines that contain the text, as far as the output goes now."""
     offset = 0
     while True:
-        params: calls.Params = {"text": text, "attempt": attempt, "rank": rank, "offset": offset, "limit": 1000}
+        params: calls.Params = {
+            "text": text, "attempt": attempt, "rank": rank, "offset": offset, "limit": 1000, "stream": stream
+        }  # fmt: skip
         found = yield from flows.exchange(calls.search_logs(job_id, params))
         for line in found.lines:
             yield Emit(line)
@@ -94,6 +112,23 @@ def _copy(place: _Place) -> Flow[Broken | None]:
             return None
         yield Emit(chunk)
         place.offset = (place.offset or 0) + len(chunk)
+
+
+def _copy_pieces(place: _Place, wish: LogWish) -> Flow[Broken | None]:
+    """The same of an answer in lines of JSON. Half a line at a break is asked for again."""
+    rest = b""
+    while True:
+        chunk: bytes | Broken = yield Read()
+        if isinstance(chunk, Broken):
+            return chunk
+        if not chunk:
+            return None
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            piece = decode_json(line, type=StreamedLog)
+            if wish.pieces or piece.data:
+                yield Emit(piece if wish.pieces else piece.data)
+            place.offset = piece.next
 
 
 def _next_attempt(flows: Flows, job_id: str, place: _Place, patience: Patience) -> Flow[bool]:

@@ -1,13 +1,13 @@
 """When a request is worth repeating, and after how long."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 RETRY_STATUSES = frozenset({429, 503})
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """Full jitter: each delay is drawn from 0 to a bound that doubles."""
 
     attempts: int = 6

@@ -222,6 +222,10 @@ def environment(value: object) -> object:
     return msgspec.to_builtins(value) if isinstance(value, PythonEnvironment) else value
 
 
+def number(text: str) -> object:
+    return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else text
+
+
 def several(value: object) -> list[str]:
     """One text or several."""
     listed = cast("Sequence[object]", value) if isinstance(value, list | tuple) else (value,)
@@ -243,6 +247,46 @@ def image(value: object) -> object:
     return {"ref": f"docker://{value}"}
 
 
+def with_run_time(asked: Mapping[str, object]) -> Mapping[str, object]:
+    """`runtime` is what starts the job's processes when it is a name or an object, and how long the job will run when
+    it is a time; both may be given. No name begins with a digit."""
+    said = asked.get("runtime")
+    listed = cast("Sequence[object]", said) if isinstance(said, list | tuple) else (said,)
+    times = [value for value in listed if isinstance(value, int | float | str) and not _named(value)]
+    kinds = [value for value in listed if value not in times]
+    if len(times) > 1 or len(kinds) > 1 or (times and "expected" in asked):
+        raise InvalidSpec("runtime is given twice", fix="give one kind, such as torch, and one time, such as 2h")
+    rest = {key: value for key, value in asked.items() if key != "runtime"}
+    rest |= {"runtime": kinds[0]} if "runtime" in asked and kinds else {}
+    return {**rest, "expected": times[0]} if times else rest
+
+
+def _named(value: object) -> bool:
+    return isinstance(value, str) and not value.strip()[:1].isdigit()
+
+
+def check_runtime(said: object) -> None:
+    """How a runtime starts processes says nothing without one."""
+    if isinstance(said, Mapping) and "kind" not in said:
+        fix = "add the kind: --runtime torch, mpi or ray, or runtime: {kind: torch, ...} in a file"
+        keys = ", ".join(sorted(str(key) for key in cast("Mapping[object, object]", said))) or "an empty runtime"
+        raise InvalidSpec(f"{keys}: said of a runtime, and no runtime is named", fix=fix)
+
+
+def runtime(value: object) -> object:
+    """torch, or an object of the API."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def procs(value: object) -> object:
+    """A number of processes, or gpus: one for each GPU."""
+    if isinstance(value, int) or value == "gpus":
+        return value
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    raise InvalidSpec(f"procs {value!r} is no number of processes", fix="write a number, or gpus for one a GPU")
+
+
 def secrets(value: object) -> object:
     """db-password, db-password:PGPASSWORD, or tls-key:file=server.pem."""
     if isinstance(value, Mapping):
@@ -260,3 +304,14 @@ def _secret(text: str) -> dict[str, str]:
     if target.startswith("file="):
         return {"name": name, "file": target.removeprefix("file=")}
     return {"name": name, "env": target or re.sub(r"[.-]", "_", name).upper()}
+
+
+# How a value is written, for fields whose patterns would not help a person.
+FORMS: Mapping[str, str] = {
+    "team": "lower-case letters, digits and - between them",
+    "name": "letters, digits, spaces and . _ : / @ + - only, the first a letter or a digit",
+    "workdir": "chdir is an absolute path on the machine the job runs on",
+    "env": "names of variables are letters, digits and _, the first no digit; no value holds a null byte",
+    "labels": "keys are letters, digits and . _ / - between them; no value holds control characters",
+    "array": "write it like 0-9, 1,5,7-20 or 0-100:10",
+}

@@ -21,7 +21,7 @@ from ares.control.execution.enrolment import SessionRefused
 from ares.control.governance.audit import Audit
 from ares.core.access.tokens import denied
 from ares.core.audit.chain import clean
-from ares.core.net.addresses import is_loopback
+from ares.core.net import is_loopback
 from ares.core.refusal import Refusal
 from ares.edge.grpc.frames import Context, frames, side_messages
 from ares.edge.grpc.services import (
@@ -35,7 +35,7 @@ from ares.edge.grpc.services import (
 from ares.model.access import Principal, Proof
 from ares.model.audit import AuditDraft
 from ares.model.link import CertifyReply, CertifyRequest, ChildAnswer, ChildCall, FetchRequest, JoinReply, JoinRequest
-from ares.model.machine import MachineRole, Presented
+from ares.model.node import MachineRole, Presented
 from ares.model.secret import encode_secret
 from ares.ports.audit import AuditUnavailable
 from ares.ports.store import StoreError

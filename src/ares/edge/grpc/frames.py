@@ -8,7 +8,7 @@ import grpc.aio
 import msgspec
 
 from ares.control.execution.enrolment import SessionRefused
-from ares.model.entry.job_session import SideMessage
+from ares.model.job_session import SideMessage
 from ares.model.link import AgentFrame
 
 M = TypeVar("M")

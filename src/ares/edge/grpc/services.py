@@ -6,7 +6,7 @@ from typing import Protocol
 from ares.control.access.machines import Admitted
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
-from ares.model.entry.job_session import SideCommand, SideMessage
+from ares.model.job_session import SideCommand, SideMessage
 from ares.model.link import (
     AgentFrame,
     ChildAnswer,
@@ -17,7 +17,7 @@ from ares.model.link import (
     JoinRequest,
     ServerFrame,
 )
-from ares.model.machine import Presented
+from ares.model.node import Presented
 
 
 class SessionService(Protocol):

@@ -20,6 +20,8 @@ from ares.model.base import Record, Shown
 from ares.model.state import LedgerEvent, SpecUpdate
 
 JSON = "application/json"
+_JSON = JSON.encode()
+_CONTAINERS = frozenset({tuple, list, dict})
 _encode = msgspec.json.Encoder().encode
 
 
@@ -105,17 +107,6 @@ class HealthView(Shown, frozen=True):
     checks: dict[str, str] = {}
 
 
-class StreamedLog(Shown, frozen=True):
-    """A WebSocket message: bytes (base64) at an offset; resume at `next`. The last one is `complete`."""
-
-    attempt: int
-    rank: int
-    offset: int
-    next: int
-    data: bytes
-    complete: bool
-
-
 class Answer:
     """A whole response. Header names are lower case."""
 
@@ -126,8 +117,12 @@ class Answer:
     ) -> None:
         self._body = body
         self._status = status
-        fields = {"content-type": media_type, "content-length": str(len(body)), **(headers or {})}
-        self._headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
+        self._headers = [
+            (b"content-type", _JSON if media_type is JSON else media_type.encode("latin-1")),
+            (b"content-length", b"%d" % len(body)),
+        ]
+        if headers:
+            self._headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # The same messages also refuse a WebSocket handshake, under the extension's names.
@@ -143,8 +138,10 @@ def answer(
 ) -> ASGIApp:
     """What a service answered, be it a refusal or, with None, that there is no such object."""
     value = granted(outcome, missing)
-    if isinstance(value, msgspec.Struct) and any(_is_long(getattr(value, name)) for name in value.__struct_fields__):
-        return _Long(value, status, headers)
+    if isinstance(value, msgspec.Struct):
+        for part in msgspec.structs.astuple(value):
+            if part.__class__ in _CONTAINERS and len(part) > WORKED_ON:
+                return _Long(value, status, headers)
     return Answer(_encode(value if isinstance(value, Shown) else whole(value)), status=status, headers=headers)
 
 
@@ -206,17 +203,14 @@ def whole(value: Any) -> Any:
 # ---- in strides
 
 
-def _is_long(value: Any) -> bool:
-    return isinstance(value, tuple | list | dict) and len(cast("Sequence[Any]", value)) > WORKED_ON
-
-
 async def _in_strides(value: msgspec.Struct) -> bytes:
     """The same bytes as at once."""
     parts: list[bytes] = []
     shape = _as_it_is if isinstance(value, Shown) else whole
     for field in msgspec.structs.fields(type(value)):
         part = getattr(value, field.name)
-        text = await _pieces(part, shape) if _is_long(part) else _encode(shape(part))
+        is_long = part.__class__ in _CONTAINERS and len(part) > WORKED_ON
+        text = await _pieces(part, shape) if is_long else _encode(shape(part))
         parts.append(b'"%b":%b' % (field.encode_name.encode(), text))
     return b"{%b}" % b",".join(parts)
 

@@ -24,13 +24,12 @@ from ares.control.queries.events import EventStream
 from ares.control.queries.explain import Explain
 from ares.control.queries.health import Health
 from ares.control.queries.jobs import Jobs
-from ares.control.queries.live_use import LiveUses
 from ares.control.queries.logs import LogReader
 from ares.control.queries.nodes import Nodes
 from ares.control.queries.outputs import OutputReader
 from ares.control.queries.pools import Pools
 from ares.control.queries.steering import Steering
-from ares.control.queries.usage import Spending
+from ares.control.queries.usage import LiveUses, Spending
 from ares.control.replica import Replica
 from ares.control.scheduler.consolidate import Consolidate
 from ares.control.scheduler.deadlines import Deadlines

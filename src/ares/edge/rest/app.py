@@ -1,7 +1,7 @@
 """Builds the app from the table of routes. A route without a declared permission stops the build."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
@@ -9,9 +9,11 @@ from typing import Any
 
 from litestar import Litestar, Request, Response, WebSocket
 from litestar.datastructures import State
+from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler, WebsocketRouteHandler
 from litestar.routes import ASGIRoute, HTTPRoute, WebSocketRoute
 from litestar.types import ASGIApp, Receive, Scope, Send
+from litestar.utils.path import normalize_path
 
 from ares.edge.rest.answers import Answer, refuse
 from ares.edge.rest.api import ApiServices, ApiSettings
@@ -24,6 +26,7 @@ from ares.edge.rest.http.limits import Meter, lane_of, payer
 from ares.edge.rest.http.openapi import document
 from ares.edge.rest.http.operation import PUBLIC, Edge, Operation, RequestCall, Socket
 from ares.edge.rest.http.problems import Problem
+from ares.edge.rest.http.request_context import noted
 from ares.edge.rest.http.streaming import Streams
 from ares.edge.rest.routes.routes import OPERATIONS, PATH_PARAMETERS, PREFIX, SOCKETS
 from ares.model.access import Principal
@@ -55,6 +58,8 @@ class _Serving:
 
 
 _SERVING = "ares_serving"
+# Where a route keeps the app that serves its operation.
+_APP = "app"
 
 
 def build_app(
@@ -66,11 +71,26 @@ def build_app(
     failures = Failures(services.rng)
     serving = _Serving(edge, Gate(services, meter, failures.problem_of), failures)
     app = copy(_routed(extra) if extra else routed_once())
-    router = app.asgi_handler
+    framework, route = app.asgi_handler, app.asgi_router.handle_routing
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        """Operations are found by the framework's router and served without the rest of it, which costs as much as all
+        that is done for a read. Sockets, and what is no operation, are its own."""
         scope["state"][_SERVING] = serving
-        await router(scope, receive, send)
+        if scope["type"] == "http":
+            try:
+                _, handler, scope["path"], scope["path_params"], _ = route(
+                    path=normalize_path(scope["path"]), method=scope["method"]
+                )
+            except HTTPException as error:
+                await refuse(failures.problem_of(error), scope["path"])(scope, receive, send)
+                return
+            if (operation := handler.opt.get(_APP)) is not None:
+                scope["route_handler"] = handler
+                await serving.gate.enter(operation, scope, receive, send)
+                return
+        scope["app"] = scope["litestar_app"] = app
+        await framework(scope, receive, send)
 
     app.state = State({STREAMS: edge.streams, METER: meter})
     app.asgi_handler = Auditor(Frontier(serve, services, settings), services)
@@ -146,7 +166,7 @@ def _http(operation: Operation) -> HTTPRouteHandler:
         asked = query.read(scope)
         kept = 0 if body is None else meter.keep(who, body.size(scope, settings))
         try:
-            raw = b"" if body is None else await body.receive(request.receive, settings)
+            raw = b"" if body is None else await body.receive(scope, request.receive, settings)
             # Not before the whole body is here: a client that sends slowly must not take another one's turn.
             within_share = await meter.pacer.begin(payer(who))
             try:
@@ -167,9 +187,22 @@ def _http(operation: Operation) -> HTTPRouteHandler:
         http_method=operation.method,
         # The answers carry their own status; the framework only wants one for a body.
         status_code=200,
-        opt={PERMISSION: operation.access, ROUTE: operation},
+        opt={PERMISSION: operation.access, ROUTE: operation, _APP: _app_of(endpoint)},
         name=operation.id,
     )(endpoint)
+
+
+def _app_of(endpoint: Callable[[Request[Any, Any, Any]], Awaitable[ASGIApp]]) -> ASGIApp:
+    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            response = await endpoint(Request(scope, receive, send))
+            await response(scope, receive, send)
+        except Exception as error:
+            if noted(scope).answered:
+                raise
+            await refuse(_serving(scope).failures.problem_of(error), scope["path"])(scope, receive, send)
+
+    return answered
 
 
 def _socket(route: Socket) -> WebsocketRouteHandler:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
 
-from ares.api.jobs import SubmitBody
+from ares.api.jobs import LogStream, SubmitBody
 from ares.api.usage import By
 from ares.model.base import Note, Record
 from ares.model.state import Phase
@@ -99,7 +99,8 @@ class UsageQuery(Record, frozen=True):
 
 class LogsQuery(Record, frozen=True):
     """`tail` is a number of lines, or a duration such as `10s`: the last lines, then what comes within that time.
-    `since` is in seconds since the epoch: output of that time on, to the minute."""
+    `since` is in seconds since the epoch: output of that time on, to the minute. `stream`: only what was written to
+    stdout or to stderr. `pieces`: as lines of JSON, each with its offset and what of it was written to stderr."""
 
     tail: Annotated[str, Meta(pattern=r"^[0-9]{1,6}s?$(?!\n)")] | UnsetType = UNSET
     follow: bool = False
@@ -107,6 +108,8 @@ class LogsQuery(Record, frozen=True):
     rank: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     offset: Annotated[int, Meta(ge=0, le=2**53)] | UnsetType = UNSET
     since: Annotated[float, Meta(ge=0.0, le=1e11)] | UnsetType = UNSET
+    stream: LogStream | UnsetType = UNSET
+    pieces: bool = False
 
 
 class LogSearchQuery(Record, frozen=True):
@@ -117,6 +120,7 @@ class LogSearchQuery(Record, frozen=True):
     rank: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     offset: Annotated[int, Meta(ge=0, le=2**53)] = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    stream: LogStream | UnsetType = UNSET
 
 
 class RankQuery(Record, frozen=True):

@@ -49,9 +49,11 @@ def _without_guard(self: Monitor, state: JobState, losses: list[_Loss]) -> JobCh
     return JobChange(change.job, change.tenant, change.inputs)
 
 
-def _started_only(self: Monitor, ages: dict[str, float]) -> tuple[dict[str, list[_Loss]], dict[str, JobState]]:
-    found, _ = _look(self, ages)
-    return {job: loss for job, loss in found.items() if self._view.entries[job].state.phase != "STAGING"}, {}
+def _started_only(
+    self: Monitor, ages: dict[str, float]
+) -> tuple[dict[str, list[_Loss]], dict[str, JobState], dict[str, JobState]]:
+    found, _, failing = _look(self, ages)
+    return {job: loss for job, loss in found.items() if self._view.entries[job].state.phase != "STAGING"}, {}, failing
 
 
 def _any_incarnation(

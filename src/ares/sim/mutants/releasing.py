@@ -13,7 +13,7 @@ from ares.control.state.commit import WriteDraft
 from ares.control.state.view import StateEntry
 from ares.control.submit.draft import Checked, Draft, Drafting
 from ares.control.submit.parents import ParentChecks
-from ares.core.lifecycle.inputs import Input, NeedsMet, NeedsUnmet
+from ares.core.lifecycle.inputs import Input, NeedsMet, NeedsOverdue, NeedsUnmet
 from ares.core.needs import verdict as needs_verdict
 from ares.core.needs.standing import ParentStanding, Verdict, verdict
 from ares.core.needs.verdict import NeedsVerdict
@@ -25,6 +25,7 @@ from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import replace, together
 
 _draft, _tell_children, _drafted = Transitions._draft, Releases._tell_children, Drafting.draft
+_needs = Releases._needs
 _NUMBERS = iter(range(1, 1 << 30))
 
 
@@ -57,15 +58,20 @@ def _counts_all(self: FlowIndex, flow: str) -> int:
     return sum(state.phase not in TERMINAL for state in self.states(flow))
 
 
-def _by_wall_clock(self: Releases, state: JobState, spec: JobSpec, found: NeedsVerdict) -> Input | None:
-    if found.verdict == "met":
-        return NeedsMet(reason=found.message)
-    if found.verdict == "impossible":
-        return NeedsUnmet(reason=found.message, then=spec.on_impossible)
+def _by_wall_clock(self: Releases, entry: StateEntry, spec: JobSpec, found: NeedsVerdict) -> Input | None:
+    timeout, state = spec.needs_timeout, entry.state
+    if found.verdict == "open" and timeout is not None and not state.needs_overdue:
+        late = self._clock.wall() - state.submitted_at >= timeout.after_s
+        return NeedsOverdue(reason=found.message) if late else None
+    return _needs(self, entry, spec, found)
+
+
+def _by_what_it_knew(self: Releases, entry: StateEntry, spec: JobSpec, found: NeedsVerdict) -> Input | None:
+    """The second step judges by the view that it has, which may lag behind the first."""
     timeout = spec.needs_timeout
-    if timeout is None or self._clock.wall() - state.submitted_at < timeout.after_s:
-        return None
-    return NeedsUnmet(reason=found.message, then=timeout.then)
+    if found.verdict == "open" and timeout is not None and entry.state.needs_overdue:
+        return NeedsUnmet(reason=found.message, then=timeout.then)
+    return _needs(self, entry, spec, found)
 
 
 def _any_end(on: NeedCondition, parent: ParentStanding | None) -> Verdict:
@@ -124,6 +130,12 @@ MUTANTS: dict[str, Mutant] = {
         ("E19",),
         replace(Releases, "_needs", _by_wall_clock),
         case="set-clock",
+    ),
+    "timeout-by-old-view": Mutant(
+        "needs are given up by what the leader knew before their time was over",
+        ("E19",),
+        replace(Releases, "_needs", _by_what_it_knew),
+        case="late-timeout",
     ),
     "released-by-any-end": Mutant(
         "a failed parent releases what needs its success",

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ares.sim.report import scale, svg
+from ares.sim.report import svg
 from ares.sim.report.figures import Distribution, OverTime, Run
 from ares.sim.report.metrics import time_words
-from ares.sim.report.scale import Floats
+from ares.sim.report.svg import Floats
 
 # Left edge of time axes with equal ratios: what is shorter is drawn here.
 SHORTEST_S = 1.0
@@ -22,19 +22,19 @@ def utilisation(runs: Sequence[Run], resource: str) -> str:
 
     high = max(max(values(run.over_time)) for run in runs)
     name = f"{resource.upper()}s in use"
-    return _over_time(runs, scale.from_zero(high, "share"), name, values)
+    return _over_time(runs, svg.from_zero(high, "share"), name, values)
 
 
 def queue(runs: Sequence[Run]) -> str:
     """The highest number of waiting jobs in each stretch."""
     high = max(max(run.over_time.queued_max) for run in runs)
-    return _over_time(runs, scale.from_zero(float(high)), "jobs waiting", lambda found: found.queued_max)
+    return _over_time(runs, svg.from_zero(float(high)), "jobs waiting", lambda found: found.queued_max)
 
 
-def _over_time(runs: Sequence[Run], y: scale.Scale, name: str, values: Callable[[OverTime], Sequence[float]]) -> str:
+def _over_time(runs: Sequence[Run], y: svg.Scale, name: str, values: Callable[[OverTime], Sequence[float]]) -> str:
     first = runs[0].over_time
     count = len(values(first))
-    frame = svg.Frame(scale.linear(0.0, first.every_s * count, "seconds"), y)
+    frame = svg.Frame(svg.linear(0.0, first.every_s * count, "seconds"), y)
     at = np.arange(count, dtype=np.float64) * np.float64(first.every_s)
     lines = [
         svg.steps(frame, at, np.asarray(values(run.over_time), dtype=np.float64), index, run.policy)
@@ -43,12 +43,12 @@ def _over_time(runs: Sequence[Run], y: scale.Scale, name: str, values: Callable[
     return svg.drawing(svg.WIDTH, svg.HEIGHT, f"{name} over time", [svg.axes(frame, _SINCE, name), *lines])
 
 
-def cdf(runs: Sequence[Run], name: str, unit: scale.Unit, values: Callable[[Distribution], Sequence[float]]) -> str:
+def cdf(runs: Sequence[Run], name: str, unit: svg.Unit, values: Callable[[Distribution], Sequence[float]]) -> str:
     """Share of jobs at or below a value; ratios of values are equal lengths."""
     columns = [np.asarray(values(run.spread), dtype=np.float64) for run in runs]
     high = max((float(column[-1]) for column in columns if len(column)), default=10.0)
-    x = scale.logarithmic(SHORTEST_S, max(high, 10.0), unit)
-    frame = svg.Frame(x, scale.linear(0.0, 1.0, "share"))
+    x = svg.logarithmic(SHORTEST_S, max(high, 10.0), unit)
+    frame = svg.Frame(x, svg.linear(0.0, 1.0, "share"))
     lines = [
         _rising(frame, column, run, index, unit) for index, (run, column) in enumerate(zip(runs, columns, strict=True))
     ]
@@ -57,7 +57,7 @@ def cdf(runs: Sequence[Run], name: str, unit: scale.Unit, values: Callable[[Dist
     )
 
 
-def _rising(frame: svg.Frame, values: Floats, run: Run, index: int, unit: scale.Unit) -> str:
+def _rising(frame: svg.Frame, values: Floats, run: Run, index: int, unit: svg.Unit) -> str:
     if not len(values):
         return ""
     half, most = float(values[len(values) // 2]), float(values[-1])
@@ -67,7 +67,7 @@ def _rising(frame: svg.Frame, values: Floats, run: Run, index: int, unit: scale.
 
 
 def scatter(
-    points: Sequence[tuple[float, float, int, str]], x_name: str, y_name: str, units: tuple[scale.Unit, scale.Unit]
+    points: Sequence[tuple[float, float, int, str]], x_name: str, y_name: str, units: tuple[svg.Unit, svg.Unit]
 ) -> str:
     """Points (x, y, kind, title): the kind picks colour and size; the first kind is drawn last, on top."""
     xs, ys = np.asarray([point[0] for point in points]), np.asarray([point[1] for point in points])
@@ -86,7 +86,7 @@ def _centre(frame: svg.Frame, x: float, y: float) -> str:
     return f'cx="{svg.number(float(frame.xs(x)))}" cy="{svg.number(float(frame.ys(y)))}"'
 
 
-def _around(values: Floats, unit: scale.Unit) -> scale.Scale:
+def _around(values: Floats, unit: svg.Unit) -> svg.Scale:
     low, high = float(values.min()), float(values.max())
     room = (high - low) * 0.06 or abs(high) * 0.06 or 1.0
-    return scale.linear(low - room, high + room, unit)
+    return svg.linear(low - room, high + room, unit)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ares.check.replay.verdict import ReplayVerdict
+from ares.check.replay.rules import ReplayVerdict
 from ares.model.base import Record
 from ares.sim.report import metrics
 from ares.sim.traces.outcome import Floats, Outcome

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ares.sim.report import scale, svg
+from ares.sim.report import svg
 from ares.sim.report.metrics import time_words
 from ares.sim.traces.outcome import Floats, Ints, Outcome
 
@@ -78,8 +78,8 @@ def draw(outcome: Outcome, window: Window, marks_max: int) -> Drawn:
     nodes = shown_nodes(outcome)
     lanes = _lanes(outcome, nodes, window)
     tops, thick = _tops(lanes.height)
-    x = scale.linear(window.begin - began, window.end - began, "seconds")
-    frame = svg.Frame(x, scale.linear(0.0, 1.0), height=tops[-1] + _BOTTOM, left=_LEFT)
+    x = svg.linear(window.begin - began, window.end - began, "seconds")
+    frame = svg.Frame(x, svg.linear(0.0, 1.0), height=tops[-1] + _BOTTOM, left=_LEFT)
     begin, end = frame.xs(ran.begin[lanes.at] - began), frame.xs(ran.end[lanes.at] - began)
     y: Floats = np.asarray(tops, dtype=np.float64)[lanes.row] + lanes.lane.astype(np.float64) * np.float64(thick)
     wide = _widest(end - begin, marks_max)

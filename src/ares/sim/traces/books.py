@@ -1,7 +1,7 @@
 """The records of a replay: the history of every job, its placements, and the use of the cluster."""
 
+from array import array
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ares.core.capacity.typical import Typicals
 from ares.model.job import JobSpec
 from ares.model.node import NodeInfo
 from ares.model.state import TERMINAL, JobState, Placement
-from ares.sim.traces.outcome import Floats, Intervals, JobColumns, Series
+from ares.sim.traces.outcome import Intervals, JobColumns, Series
 
 # Moments kept of the series. With twice as many, every second one is dropped.
 _MOMENTS = 1024
@@ -26,19 +26,21 @@ class ReplayBooks:
         count = len(trace.jobs)
         self._nodes = {node.name: at for at, node in enumerate(nodes)}
         self._shapes = common_shapes(job.spec for job in trace.jobs) if any(node.gpus for node in nodes) else ()
-        self.first_start = [_NAN] * count
-        self.last_start = [_NAN] * count
-        self.end = [_NAN] * count
-        self.first_node = [-1] * count
+        self.first_start = _times(count, _NAN)
+        self.last_start = _times(count, _NAN)
+        self.end = _times(count, _NAN)
+        self.first_node = array("q", [-1]) * count
         # Work saved by preempted attempts, which the next attempt goes on with.
-        self.saved_s = [0.0] * count
+        self.saved_s = _times(count, 0.0)
+        # Of jobs that are over. A job that never got into the queue is in none of these.
+        self._phase: list[str] = ["REFUSED"] * count
+        self._attempts = array("q", bytes(8 * count))
+        self._preemptions = array("q", bytes(8 * count))
+        self._energy_j = _times(count, 0.0)
+        self._cost = _times(count, 0.0)
         # One entry for every rank of every attempt: job, node, begin, end, GPU and CPU thousandths.
-        self._job: list[int] = []
-        self._node: list[int] = []
-        self._begin: list[float] = []
-        self._end: list[float] = []
-        self._gpu: list[int] = []
-        self._cpu: list[int] = []
+        self._job, self._node, self._gpu, self._cpu = array("q"), array("q"), array("q"), array("q")
+        self._begin, self._end = array("d"), array("d")
         # Entries of running attempts, by job and rank.
         self._open: dict[int, dict[int, int]] = {}
         self._cpu_now = self._gpu_now = 0
@@ -81,6 +83,15 @@ class ReplayBooks:
         if not entries:
             self._open.pop(job, None)
 
+    def close(self, job: int, state: JobState) -> None:
+        """What counts of the job's record in the end: the record itself need not be kept."""
+        self._phase[job] = state.phase
+        self._attempts[job] = state.attempt
+        self._preemptions[job] = state.preemptions
+        # Energy and cost of all attempts.
+        self._energy_j[job] = sum(part.energy_j for part in state.spent)
+        self._cost[job] = sum(part.cost for part in state.spent)
+
     # ---- over time
 
     def moment(self, now: float, queued: int, table: NodeTable | None = None) -> None:
@@ -122,14 +133,15 @@ class ReplayBooks:
             fragmentation=np.array(stranded, np.float64),
         )
 
-    def jobs(self, states: Sequence[JobState | None]) -> JobColumns:
-        """A job without a state never got into the queue."""
+    def jobs(self, alive: Iterable[tuple[int, JobState]]) -> JobColumns:
+        """With the states of jobs that are not over."""
+        for job, state in alive:
+            self.close(job, state)
         jobs = self._trace.jobs
         end, last = np.array(self.end, np.float64), np.array(self.last_start, np.float64)
         due = np.array([_NAN if job.spec.deadline_at is None else job.spec.deadline_at for job in jobs], np.float64)
         sizes = [size(job.spec) for job in jobs]
-        phases = ["REFUSED" if state is None else state.phase for state in states]
-        over = np.array([phase in TERMINAL for phase in phases], np.bool_)
+        over = np.array([phase in TERMINAL for phase in self._phase], np.bool_)
         end = np.where(over, end, _NAN)
         return JobColumns(
             id=np.array([job.id for job in jobs], np.str_),
@@ -145,18 +157,17 @@ class ReplayBooks:
             ranks=np.array([ranks for _, _, ranks in sizes], np.int64),
             deadline=due,
             late=~np.isnan(due) & ~(end <= due),
-            energy_j=_spent(states, "energy_j"),
-            cost=_spent(states, "cost"),
-            attempts=np.array([0 if state is None else state.attempt for state in states], np.int64),
-            preemptions=np.array([0 if state is None else state.preemptions for state in states], np.int64),
-            phase=np.array(phases, np.str_),
+            energy_j=np.array(self._energy_j, np.float64),
+            cost=np.array(self._cost, np.float64),
+            attempts=np.array(self._attempts, np.int64),
+            preemptions=np.array(self._preemptions, np.int64),
+            phase=np.array(self._phase, np.str_),
             first_node=np.array(self.first_node, np.int64),
         )
 
 
-def _spent(states: Sequence[JobState | None], what: Literal["energy_j", "cost"]) -> Floats:
-    """Energy or cost of all attempts, from the records."""
-    return np.array([0.0 if state is None else sum(getattr(part, what) for part in state.spent) for state in states])
+def _times(count: int, value: float) -> "array[float]":
+    return array("d", [value]) * count
 
 
 def size(spec: JobSpec) -> tuple[int, int, int]:

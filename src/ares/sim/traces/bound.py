@@ -7,6 +7,7 @@ place, predict or pay for preemption gets there, though no proof says that its m
 
 import heapq
 import time
+from collections.abc import Iterator
 
 from ares.check.replay.trace import Trace, TraceJob, node
 from ares.model.job import JobSpec
@@ -108,16 +109,13 @@ class _Pool:
         )  # fmt: skip
         return Outcome(books.jobs(self._states()), books.intervals(ended), books.series(), facts)
 
-    def _states(self) -> list[JobState | None]:
-        return [
-            JobState(
-                id=job.id, tenant=job.tenant, name=job.spec.name, phase="SUCCEEDED", attempt=begun,
-                preemptions=begun - 1,
-            )
-            if over
-            else None
-            for job, over, begun in zip(self._trace.jobs, self._over, self._begun, strict=True)
-        ]  # fmt: skip
+    def _states(self) -> Iterator[tuple[int, JobState]]:
+        for at, (job, over, begun) in enumerate(zip(self._trace.jobs, self._over, self._begun, strict=True)):
+            if over:
+                yield at, JobState(
+                    id=job.id, tenant=job.tenant, name=job.spec.name, phase="SUCCEEDED", attempt=begun,
+                    preemptions=begun - 1,
+                )  # fmt: skip
 
 
 def _fastest(job: TraceJob) -> float:

@@ -20,8 +20,10 @@ from ares.model.job import JobSpec
 from ares.model.profile import PredictionPolicy, Profile
 from ares.sim.traces.bound import srtf
 from ares.sim.traces.failures import NodeFailure
+from ares.sim.traces.machine import id_of
 from ares.sim.traces.outcome import Outcome, ReplayFacts
 from ares.sim.traces.policies import ReplayPolicy
+from ares.sim.traces.standing import StandingPlan
 from ares.sim.traces.world import DOWN, DUE, END, LEAVE, LOOK, RETRY, UP, Event, ReplayWorld
 
 Estimates = Literal["user", "exact", "predicted"]
@@ -91,6 +93,9 @@ class _Replay:
         many = filling.strategy in ("conservative", "deadline") or filling.reservations > 1
         self._decides_when_due = many and options.event_order == "instant"
         self._due_at = -_NEVER
+        self._standing = StandingPlan(self._world.cluster, self._profile, specs)
+        # Whether nothing has happened since the latest plan but submissions, and that time went on.
+        self._quiet = False
         self._next = 0
         self._since = _Since([], [], [])
         self._cycles = self._events = 0
@@ -144,10 +149,21 @@ class _Replay:
             if not cluster.pending and not cluster.may_grow:
                 self._note((), ())
                 return
+            if self._stands():
+                self._note((), cluster.promises.values())
+                return
             plan = self._cycle()
             if not (plan.more or plan.evictions or plan.resized or plan.unheld or (plan.placed and self._again)):
                 return
         raise RuntimeError(f"{_CYCLES_MAX} cycles at {self._world.now:g} s and no end: the profile goes in circles")
+
+    def _stands(self) -> bool:
+        """Whether a cycle would decide what the latest one did."""
+        world = self._world
+        world.cluster.advance(world.now)
+        if not self._quiet or world.overdue:
+            return False
+        return self._standing.holds(world.now, (id_of(job) for job in self._since.submitted))
 
     # ---- committed: the head of the queue stays the head
 
@@ -220,6 +236,7 @@ class _Replay:
         world = self._world
         if kind == DUE:
             return self._is_due()
+        self._quiet &= kind == LOOK
         self._events += 1
         if kind == END:
             if not world.runs(whom, detail):
@@ -282,6 +299,7 @@ class _Replay:
             plan = Plan(at=world.now)
         started = world.apply(plan)
         world.cluster.promise(plan.promises, more=plan.more)
+        self._quiet = not (plan.more or plan.evictions or plan.resized or plan.unheld)
         self._expect_due()
         world.planned()
         self._note(started, plan.promises, more=plan.more)
@@ -338,7 +356,7 @@ class _Replay:
             node_failures=world.failures,
             warnings=(*trace.warnings, *self._warnings()),
         )
-        return Outcome(books.jobs(world.states), books.intervals(ended), books.series(), facts)
+        return Outcome(books.jobs(world.states.items()), books.intervals(ended), books.series(), facts)
 
     def _warnings(self) -> list[str]:
         world = self._world

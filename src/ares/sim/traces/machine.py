@@ -29,3 +29,8 @@ class _Told(Predictor):
 
     def ended(self, job_id: str, ran_s: float | None) -> None:
         pass
+
+
+def id_of(job: int) -> str:
+    """What the cluster calls a job of the trace."""
+    return f"{job:08d}"

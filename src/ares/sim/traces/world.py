@@ -2,13 +2,14 @@
 
 import heapq
 import random
+from array import array
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from ares.check.replay.decisions import AttemptEnd, AttemptStart
 from ares.check.replay.trace import Trace, TraceJob
-from ares.core.energy.model import rates_of
+from ares.core.energy import rates_of
 from ares.core.lifecycle.fences import revoked_fence
 from ares.core.lifecycle.graph import begin, step
 from ares.core.lifecycle.inputs import (
@@ -30,12 +31,13 @@ from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import DISRUPTIVE
 from ares.core.schedule.follower import follow, forget, planned_s
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
+from ares.core.schedule.quick_look import may_have_room
 from ares.core.schedule.trial import Trial
 from ares.model.job import JobSpec
 from ares.model.profile import Profile
 from ares.model.state import TERMINAL, ExitInfo, Job, JobState, Placement, Rate
 from ares.sim.traces.books import ReplayBooks
-from ares.sim.traces.machine import machine
+from ares.sim.traces.machine import id_of, machine
 
 # Kinds of events, in their order at one instant.
 END, UP, DOWN, RETRY, SUBMIT, LOOK, LEAVE, DUE = range(8)
@@ -47,6 +49,7 @@ _LOOK_S = 1.0
 _WELL = ExitInfo(code=0)
 # Times are sums: what is left may differ from what was done by their rounding.
 _ROUNDING_S = 1e-3
+_RATES_KEPT = 4096
 _UNHELD = "the room kept for it cannot be had any more; it waits for any"
 
 
@@ -62,21 +65,22 @@ class ReplayWorld:
         # By class, whether its jobs could ever run here.
         self._possible: dict[int, bool] = {}
         self.specs = specs
-        self.states: list[JobState | None] = [None] * len(trace.jobs)
+        # Of jobs that are not over; the books have what counts of the others.
+        self.states: dict[int, JobState] = {}
         self.books = ReplayBooks(trace, trace.nodes)
         self._chance = random.Random(seed)
         # What placements draw and cost, by what they are of where.
         self._rates: dict[tuple[object, ...], tuple[Rate, ...]] = {}
         # Jobs that run beyond their estimate: the next cycle makes a new one.
-        self._overdue: set[int] = set()
+        self.overdue: set[int] = set()
         self._expected: dict[int, float | None] = {}
         self._records = {name: record for name in cluster.rows if (record := cluster.table.records[cluster.rows[name]])}
         self._names = tuple(node.name for node in trace.nodes)
         # Of jobs that run: how much is left of their run when all ranks work on it, since when, and how fast.
-        self._left_s: list[float] = [job.run_s for job in trace.jobs]
-        self._since = [0.0] * len(trace.jobs)
-        self._rate = [1.0] * len(trace.jobs)
-        self._resumed = [False] * len(trace.jobs)
+        self._left_s = array("d", (job.run_s for job in trace.jobs))
+        self._since = array("d", bytes(8 * len(trace.jobs)))
+        self._rate = array("d", [1.0]) * len(trace.jobs)
+        self._resumed = bytearray(len(trace.jobs))
         # Time alone can make a job eligible for preemption, so a look is due then.
         self._disruptive = bool(DISRUPTIVE.intersection(profile.actions))
         self.down: dict[int, float] = {}
@@ -93,7 +97,7 @@ class ReplayWorld:
         """Whether the job got into the queue. A job that can never run here is refused, as by admission."""
         traced, spec = self.trace.jobs[job], self.specs[job]
         stepped = begin(
-            id=f"{job:08d}", tenant=traced.tenant, spec=spec, name=spec.name, submitted_by=traced.user or traced.tenant,
+            id=id_of(job), tenant=traced.tenant, spec=spec, name=spec.name, submitted_by=traced.user or traced.tenant,
             context=Context(now=traced.submit, jitter=0.0),
         )  # fmt: skip
         state = stepped.state
@@ -116,13 +120,8 @@ class ReplayWorld:
 
     def fits(self, job: int) -> bool:
         """Whether there is room for it now."""
-        job_class = self._class_of(f"{job:08d}")
-        cpu, memory, _ = self.cluster.most_free()
-        if all(
-            ask.qos == "guaranteed" and (ask.cpu_milli > cpu or ask.memory_mib > memory) for ask in job_class.key.asks
-        ):
-            return False
-        return self._has_room(self.cluster, job_class)
+        found = self._class_of(id_of(job))
+        return may_have_room(found.key.asks, self.cluster.most_free()) and self._has_room(self.cluster, found)
 
     def _has_room(self, cluster: Cluster, job_class: JobClass) -> bool:
         with Trial.what_if(cluster, self.now) as trial:
@@ -150,7 +149,7 @@ class ReplayWorld:
 
     def _start(self, placed: Placed) -> AttemptStart:
         job, now = int(placed.job), self.now
-        spec, before, context = self.specs[job], self._state(job), Context(now=self.now, jitter=0.0)
+        spec, before, context = self.specs[job], self.states[job], Context(now=self.now, jitter=0.0)
         places = placed.placements
         bind = Bind(
             placements=places,
@@ -192,26 +191,26 @@ class ReplayWorld:
 
     def _expect(self, job: int, ends: float) -> None:
         """Adds a look for the case that the job outlives its estimate."""
-        ends_at = self._expected[job] = self.cluster.holdings[f"{job:08d}"].ends_at
+        ends_at = self._expected[job] = self.cluster.holdings[id_of(job)].ends_at
         if ends_at is not None and ends_at + _LOOK_S < ends:
-            self._push(max(ends_at + _LOOK_S, self.now), LOOK, job, _attempt(self._state(job)))
+            self._push(max(ends_at + _LOOK_S, self.now), LOOK, job, _attempt(self.states[job]))
 
     def look(self, job: int, attempt: float) -> bool:
         """Whether the attempt still runs. If it is beyond its estimate, the next cycle makes a new one."""
         if not self.runs(job, attempt):
             return False
         # A cycle in between may have thought of another end already.
-        if self.expected_by(job, self.now) or self._expected[job] != self.cluster.holdings[f"{job:08d}"].ends_at:
-            self._overdue.add(job)
+        if self.expected_by(job, self.now) or self._expected[job] != self.cluster.holdings[id_of(job)].ends_at:
+            self.overdue.add(job)
         return True
 
     def planned(self) -> None:
         """A cycle was run: every overdue job has a new estimate."""
-        for job in sorted(self._overdue):
-            state = self._state(job)
-            ends_at = None if state.phase != "RUNNING" else self.cluster.holdings[state.id].ends_at
+        for job in sorted(self.overdue):
+            state = self.states.get(job)
+            ends_at = None if state is None or state.phase != "RUNNING" else self.cluster.holdings[state.id].ends_at
             if ends_at is None or ends_at > self.now:
-                self._overdue.discard(job)
+                self.overdue.discard(job)
             if ends_at is not None and ends_at > self.now:
                 self.corrected.append((job, ends_at))
                 self._expect(job, self._since[job] + self._left_s[job] / self._rate[job])
@@ -220,6 +219,8 @@ class ReplayWorld:
         key = tuple((place.node, place.cpu_milli, place.memory_mib, place.gpus, place.gpu_milli) for place in places)
         found = self._rates.get(key)
         if found is None:
+            if len(self._rates) >= _RATES_KEPT:
+                self._rates.clear()
             found = self._rates[key] = rates_of(self._records, self.cluster.profile, places)
         return found
 
@@ -234,17 +235,17 @@ class ReplayWorld:
 
     def runs(self, job: int, attempt: float) -> bool:
         """Whether that attempt still runs. A preempted attempt does not end by itself."""
-        state = self.states[job]
+        state = self.states.get(job)
         return state is not None and state.phase == "RUNNING" and _attempt(state) == attempt
 
     def expected_by(self, job: int, now: float) -> bool:
         """Whether the scheduler thought that it would have ended by now."""
-        ends_at = self.cluster.holdings[f"{job:08d}"].ends_at
+        ends_at = self.cluster.holdings[id_of(job)].ends_at
         return ends_at is not None and ends_at <= now
 
     def end(self, job: int) -> None:
         """It ended by itself, with its own result, or at its time limit."""
-        traced, spec, before = self.trace.jobs[job], self.specs[job], self._state(job)
+        traced, spec, before = self.trace.jobs[job], self.specs[job], self.states[job]
         done = self.now - self._since[job]
         code, limit = traced.fails, spec.time_limit_s
         if limit is not None and self._left_s[job] / self._rate[job] > done + _ROUNDING_S:
@@ -264,21 +265,24 @@ class ReplayWorld:
         if state.lingering:
             context = Context(now=self.now, jitter=0.0)
             state = self._stepped(self.specs[job], state, Release(fence=revoked_fence(state)), context)
-        self.states[job] = state
         follow(self.cluster, before, state, self.specs[job], self.now)
         self.books.leave(job, self.now)
         self.ended.append(AttemptEnd(job=job, at=self.now))
         if state.phase in TERMINAL:
+            del self.states[job], self._expected[job]
+            self.books.close(job, state)
             self.books.end[job] = self.now
             self.over += 1
-        elif state.phase == "RETRYING":
+            return
+        self.states[job] = state
+        if state.phase == "RETRYING":
             self._push(self.now + state.retry_delay_s, RETRY, job, state.seq)
         else:
             self.again.append(job)
 
     def retry(self, job: int, seq: float) -> None:
-        state = self._state(job)
-        if state.phase == "RETRYING" and state.seq == seq:
+        state = self.states.get(job)
+        if state is not None and state.phase == "RETRYING" and state.seq == seq:
             self._change(job, RetryDue(seq=state.seq))
             self.again.append(job)
 
@@ -304,7 +308,7 @@ class ReplayWorld:
 
     def _preempt(self, job: int, by: str, reason: str) -> None:
         """A job with checkpoints goes on from the last one; another job starts from the beginning."""
-        spec, before = self.specs[job], self._state(job)
+        spec, before = self.specs[job], self.states[job]
         what = Preempt(fence=before.fence, by=by, reason=reason)
         state = self._stepped(spec, before, what, Context(now=self.now, jitter=0.0))
         self._resumed[job] = saves = spec.preemption.checkpoint_signal is not None
@@ -315,7 +319,7 @@ class ReplayWorld:
     def _resize(self, resized: Resized) -> None:
         """Ranks that are let go are gone at once, new ones run at once."""
         job, context = int(resized.job), Context(now=self.now, jitter=0.0)
-        spec, before = self.specs[job], self._state(job)
+        spec, before = self.specs[job], self.states[job]
         rates = self._rates_of(resized.placements)
         what = RanksResized(fence=before.fence, placements=resized.placements, reason=resized.reason, rates=rates)
         state = self._stepped(spec, before, what, context)
@@ -353,7 +357,7 @@ class ReplayWorld:
             self._lose(int(job), name)
 
     def _lose(self, job: int, name: str) -> None:
-        before = self._state(job)
+        before = self.states[job]
         ranks = tuple(place.rank for place in before.placements if place.node == name)
         what = LeaseLost(fence=before.fence, reason=f"node {name} failed", ranks=ranks)
         state = self._stepped(self.specs[job], before, what, Context(now=self.now, jitter=self._chance.random()))
@@ -376,7 +380,7 @@ class ReplayWorld:
     # ---- helpers
 
     def _change(self, job: int, what: Input) -> None:
-        before = self._state(job)
+        before = self.states[job]
         state = self.states[job] = self._stepped(self.specs[job], before, what, Context(now=self.now, jitter=0.0))
         follow(self.cluster, before, state, self.specs[job], self.now)
 
@@ -385,11 +389,6 @@ class ReplayWorld:
         if isinstance(stepped, Refusal):
             raise RuntimeError(f"the replay is broken: {stepped.message}")
         return stepped.state
-
-    def _state(self, job: int) -> JobState:
-        state = self.states[job]
-        assert state is not None, f"job {job} was submitted"
-        return state
 
     def _push(self, at: float, kind: int, whom: int, attempt: float) -> None:
         heapq.heappush(self.events, (at, kind, whom, attempt))

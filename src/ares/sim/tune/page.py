@@ -8,10 +8,9 @@ from ares.sim.report.figures import plain
 from ares.sim.report.metrics import ComparedMetric
 from ares.sim.report.page import cell, page, section, table
 from ares.sim.report.report import comparison
-from ares.sim.report.scale import Unit
+from ares.sim.report.svg import Unit
 from ares.sim.traces.summary import Summary
-from ares.sim.tune.front import Aim
-from ares.sim.tune.search import TuneTrial
+from ares.sim.tune.search import Aim, TuneTrial
 from ares.sim.tune.tune import Tuned
 
 _METRICS = {metric.field: metric for metric in metrics.METRICS}

@@ -18,8 +18,7 @@ from ares.sim.traces.engine import ReplayOptions
 from ares.sim.traces.outcome import Outcome
 from ares.sim.traces.policies import POLICIES, ReplayPolicy, UnknownPolicy
 from ares.sim.traces.summary import Summary
-from ares.sim.tune.front import Aim, aims, best, costs
-from ares.sim.tune.search import SearchResult, Settings, TuneTrial, search
+from ares.sim.tune.search import Aim, SearchResult, Settings, TuneTrial, aims, best, costs, search
 from ares.sim.tune.space import space
 
 WEEK_S = 7 * 86_400.0

@@ -155,8 +155,8 @@ class SimulatedProcess:
             delay = self._machine.chance.between(0.0, 2.0)
             self._machine.loop.call_later(delay, self.ends, "terminated", context=self._machine.context)
 
-    def catches(self, signum: int) -> bool:
-        return True
+    def tell(self, signum: int) -> None:
+        self.signal(signum)
 
     def kill(self) -> None:
         self._kill("killed")

@@ -11,8 +11,7 @@ from ares.agent.settings import AgentSettings
 from ares.check.invariants.history import Back, Fault, Frozen, Lost, Woken
 from ares.model.node import Gpu, NodeInfo
 from ares.ports.executor import Launch
-from ares.ports.link import LinkRefused
-from ares.ports.witness import Witness
+from ares.ports.link import LinkRefused, Witness
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.machine import SimExecutor, SimulatedMachine

@@ -1,5 +1,5 @@
 """A replica of the control plane as a process of the simulated world: the real services, which crash and freeze, and
-its planner, which by the seed answers late, dies, hangs, or repeats an old plan."""
+its planners, which by the seed answer late, die, hang, or repeat an old plan."""
 
 import asyncio
 from collections import deque
@@ -26,8 +26,7 @@ from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Listener, Network
 from ares.sim.world.record import WorldRecorder
-from ares.sim.world.storage import SimLogs
-from ares.sim.world.store import RecordedStore, StoreWire, Weather
+from ares.sim.world.store import RecordedStore, SimLogs, StoreWire, Weather
 
 
 class Plane(Listener):
@@ -46,8 +45,10 @@ class Plane(Listener):
         blobs: Blobs,
         planners: Chance,
         lock: StoreLock | None = None,
+        planner_count: int = 1,
     ) -> None:
         self.name = name
+        self._planner_count = planner_count
         self._lock = lock
         self._loop = loop
         self._recorder = recorder
@@ -83,7 +84,10 @@ class Plane(Listener):
         self.wire.set_cut(cut)
         ports = Ports(
             store=self.wire, clock=self.clock, rng=self._chance, telemetry=NullTelemetry(), logs=self.logs,
-            blobs=self._blobs, planning=InlinePlanning(self.moods.make, self.clock, self.moods.lag_s),
+            blobs=self._blobs,
+            planning=tuple(
+                InlinePlanning(self.moods.make, self.clock, self.moods.lag_s) for _ in range(self._planner_count)
+            ),
         )  # fmt: skip
         terms = ReplicaTerms(
             replica=self.name, epoch=self._store.epoch, store_id="world", jobs_max=1000, store_lock=self._lock

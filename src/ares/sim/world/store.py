@@ -1,10 +1,7 @@
-"""The store of record of a simulated world, and each replica's faulty wire to it.
-
-A request is carried out when it arrives, whether its sender still lives or not; the sender learns of it when the
-answer arrives, or never.
-"""
+"""The store of record of a simulated world, each replica's faulty wire to it, and storage of blobs and logs."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,12 +9,16 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
+from ares.adapters.blobs.memory import MemoryBlobs
+from ares.adapters.logs.files import FileLogs
 from ares.adapters.store.epoch import encode as encode_epoch
 from ares.adapters.store.history import History
 from ares.adapters.store.leases import Leases
-from ares.adapters.store.memory.store import Keys, MemoryStore
+from ares.adapters.store.memory import Keys, MemoryStore
 from ares.check.invariants.history import Commit, Restored, Write
 from ares.core.keys import EPOCH
+from ares.model.link import AttemptRef
+from ares.ports.blobs import Mismatch
 from ares.ports.store import (
     KV,
     Changes,
@@ -35,6 +36,66 @@ from ares.ports.store import (
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop, context_of
 from ares.sim.world.record import WorldRecorder
+
+# ---- blobs and logs
+# a disk that may be full.
+
+
+class SimBlobs(MemoryBlobs):
+    def __init__(self, loop: SimLoop, chance: Chance) -> None:
+        super().__init__(loop.time)
+        self._chance = chance
+        # Share of calls that something happens to.
+        self.rate = 0.0
+
+    async def append(self, ref: AttemptRef, sha256: str, offset: int, data: bytes) -> int:
+        if self.rate and self._chance(self.rate):
+            data = await self._harmed(data)
+        return await super().append(ref, sha256, offset, data)
+
+    async def seal(self, ref: AttemptRef, sha256: str, size: int) -> Mismatch | None:
+        if self.rate and self._chance(self.rate):
+            await self._harmed(b"")
+        return await super().seal(ref, sha256, size)
+
+    async def _harmed(self, data: bytes) -> bytes:
+        match self._chance.pick(("slow", "full", "short", "wrong")):
+            case "slow":
+                await asyncio.sleep(self._chance.between(0.2, 3.0))
+            case "full":
+                raise OSError(errno.ENOSPC, "no space left on the device")
+            case "short":
+                return data[: len(data) // 2]
+            case _:
+                return bytes([data[0] ^ 1]) + data[1:] if data else data
+        return data
+
+
+class SimLogs(FileLogs):
+    # A fault: there is room for a line of Ares' own and for nothing else.
+    full = False
+
+    def append(
+        self,
+        tenant: str,
+        job: str,
+        attempt: int,
+        rank: int,
+        offset: int,
+        data: bytes,
+        *,
+        note: bool = False,
+        stderr: Sequence[tuple[int, int]] = (),
+    ) -> int:
+        if self.full and data and not note:
+            raise OSError(errno.ENOSPC, "no space left on the device")
+        return super().append(tenant, job, attempt, rank, offset, data, note=note, stderr=stderr)
+
+
+# ---- the store of record
+# A request is carried out when it arrives, whether its sender still lives or not; the sender learns of it when the
+# answer arrives, or never.
+
 
 T = TypeVar("T")
 

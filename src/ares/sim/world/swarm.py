@@ -14,8 +14,7 @@ from ares.sim.world.network import Network
 from ares.sim.world.node import SimulatedNode
 from ares.sim.world.plane import Plane
 from ares.sim.world.record import WorldRecorder
-from ares.sim.world.storage import SimBlobs
-from ares.sim.world.store import Backup, RecordedStore, Weather
+from ares.sim.world.store import Backup, RecordedStore, SimBlobs, Weather
 
 FAMILIES = (
     "agent-crash", "agent-freeze", "node-freeze", "node-power", "process-freeze", "replica-crash", "replica-freeze",
@@ -24,6 +23,8 @@ FAMILIES = (
 )  # fmt: skip
 
 
+# From this seed on replicas have several planners. Worlds before it are as they were recorded.
+PLANNER_SEEDS = 200_000
 # Worlds with them show little else.
 _RARE = {"restore": 0.1}
 
@@ -58,6 +59,8 @@ class Mix:
     drift: float
     # The only replica has its store to itself, and the nodes see whether it is there.
     beside: bool = False
+    # Planners of each replica.
+    planners: int = 1
 
 
 def mix(seed: int) -> Mix:
@@ -82,6 +85,7 @@ def mix(seed: int) -> Mix:
         lease_stretch=chance.pick((1.0, 1.0, 0.6, 1.6)),
         drift=chance.pick((0.0, 0.0, 0.01, -0.01)),
         beside=chance(0.5),
+        planners=chance.pick((2, 4)) if seed >= PLANNER_SEEDS else 1,
     )
 
 

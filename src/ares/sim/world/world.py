@@ -27,8 +27,7 @@ from ares.sim.world.operator import QUOTAS, Operator
 from ares.sim.world.people import SimulatedCalls, SimulatedPerson
 from ares.sim.world.plane import Beside, Plane
 from ares.sim.world.record import WorldRecorder
-from ares.sim.world.storage import SimBlobs
-from ares.sim.world.store import RecordedStore, Weather
+from ares.sim.world.store import RecordedStore, SimBlobs, Weather
 from ares.sim.world.swarm import Mix, SwarmNemesis, mix
 
 # ---- quiet: nothing is left to do in a world, by its store alone
@@ -124,7 +123,7 @@ class SimulatedWorld:
         planners = Chance(self.seed, f"planners of {name}")
         return Plane(
             self.loop, self.recorder, self.network, self.store, self.weather, chance, name, logs, self.blobs, planners,
-            _LOCK if self._beside else None,
+            _LOCK if self._beside else None, self.mix.planners,
         )  # fmt: skip
 
     def _node(self, name: str, directory: Path) -> SimulatedNode:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ares.adapters.decisions.files import FileDecisions
+from ares.adapters.decisions import FileDecisions
 
 
 class Dropped:

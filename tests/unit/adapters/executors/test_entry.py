@@ -62,6 +62,19 @@ async def test_streams_are_apart_and_the_exit_code_is_told(executor: LocalExecut
     running.kill()
 
 
+async def test_a_session_begins_while_the_slot_passes_stderr_on(executor: LocalExecutor, tmp_path: Path) -> None:
+    """The thread for it is not in the fork, which has none of its files either."""
+    script = "while echo noise >&2; do :; done"
+    running, finished = await started(executor, launch(tmp_path, "/bin/sh", "-c", script))
+    await until(lambda: (tmp_path / "log").stat().st_size > 1000)
+    for _ in range(5):
+        entered = await enter(running, "sh", "-c", "ls /proc/$PPID/task | wc -l; ls -l /proc/$PPID/fd | grep -c log")
+        assert (await output(entered))[0] == b"1\n0\n"
+        entered.hang_up()
+    running.kill()
+    await asyncio.wait_for(finished, TIMEOUT_S)
+
+
 async def test_command_that_cannot_start_says_why(executor: LocalExecutor, tmp_path: Path) -> None:
     running, finished = await started(executor, launch(tmp_path, "sleep", "600"))
     assert isinstance(running, Enterable)

@@ -11,13 +11,15 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
-from ares.adapters.executors import leftovers
+from ares.adapters.executors import leftovers, local
 from ares.adapters.executors.local import Contain, ExecutorBusy, LocalExecutor
-from ares.ports.executor import CannotStart, Finished, Launch, Running
+from ares.adapters.executors.warden import stderr
+from ares.ports.executor import STDERR_INDEX, STDERR_RECORD, CannotStart, Finished, Launch, Running
 from tests import needs
 from tests.unit.adapters.executors.launching import TIMEOUT_S, launch
 
@@ -100,6 +102,159 @@ async def test_output_is_appended(executor: LocalExecutor, tmp_path: Path) -> No
     for word in ("one", "two"):
         await run(executor, launch(tmp_path, "echo", word))
     assert (tmp_path / "log").read_text() == "one\ntwo\n"
+
+
+def told_apart(log: Path) -> tuple[bytes, bytes]:
+    """What was written to stdout and to stderr, by the index beside the log."""
+    data, index = log.read_bytes(), Path(f"{log}{STDERR_INDEX}")
+    records = STDERR_RECORD.iter_unpack(index.read_bytes()) if index.exists() else ()
+    out, err, at = b"", b"", 0
+    for begin, length in records:
+        out, err, at = out + data[at:begin], err + data[begin : begin + length], begin + length
+    return out + data[at:], err
+
+
+async def test_stderr_is_told_apart(executor: LocalExecutor, tmp_path: Path) -> None:
+    """In the order of the writes, where the slot has the time to read one before the next."""
+    seen = "until grep -q {} log; do sleep 0.01; done;".format
+    script = f"echo one; echo two >&2; {seen('two')} echo three; echo four >/dev/stderr; {seen('four')} echo five 2>&1"
+    await run(executor, launch(tmp_path, "/bin/sh", "-c", script))
+    assert told_apart(tmp_path / "log") == (b"one\nthree\nfive\n", b"two\nfour\n")
+    assert await log_has(tmp_path, 5) == ["one", "two", "three", "four", "five"]
+    await run(executor, launch(tmp_path, "/bin/sh", "-c", "echo again >&2"))
+    assert told_apart(tmp_path / "log")[1] == b"two\nfour\nagain\n"
+
+
+async def test_a_job_that_is_quiet_on_stderr_has_no_index(executor: LocalExecutor, tmp_path: Path) -> None:
+    await run(executor, launch(tmp_path, "/bin/sh", "-c", "echo one"))
+    assert sorted(os.listdir(tmp_path)) == ["log", "state"]
+
+
+async def test_much_stderr_is_kept_whole(executor: LocalExecutor, tmp_path: Path) -> None:
+    script = "import os\nfor n in range(300): os.write(2, b'e' * 9000); os.write(1, b'o' * 10)"
+    await run(executor, launch(tmp_path, sys.executable, "-c", script))
+    assert told_apart(tmp_path / "log") == (b"o" * 3000, b"e" * 2_700_000)
+
+
+async def test_a_process_that_keeps_stderr_open_holds_nothing_up(executor: LocalExecutor, tmp_path: Path) -> None:
+    """A grandchild in a session of its own floods it; another passes it to a process outside."""
+    script = (
+        "import os, time\n"
+        "if not os.fork():\n    os.setsid()\n    while True: os.write(2, b'flood')\n"
+        "time.sleep(0.3); os.write(2, b'the end')"
+    )
+    done = await run(executor, launch(tmp_path, sys.executable, "-c", script))
+    assert done.code == 0
+    theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    path = tmp_path / "door"
+    with theirs, ours, socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(path))
+        door.listen()
+        handing = (
+            f"import socket\ns = socket.socket(socket.AF_UNIX); s.connect({str(path)!r})\n"
+            "socket.send_fds(s, [b'x'], [2])\n"
+        )
+        _, finished = await started(executor, launch(tmp_path, sys.executable, "-c", handing))
+        talk = (await asyncio.to_thread(door.accept))[0]
+        with talk:
+            _, files, _, _ = socket.recv_fds(talk, 1, 1)
+            done = await asyncio.wait_for(finished, TIMEOUT_S)
+            assert done.code == 0
+            with pytest.raises(BrokenPipeError):
+                os.write(files[0], b"for the next attempt")
+            os.close(files[0])
+
+
+async def test_a_disk_that_hangs_under_stderr_does_not_stop_the_deadline(
+    tmp_path: Path, contain: Contain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warden = tmp_path / "warden.py"
+    warden.write_text(
+        "import os, runpy, time\n"
+        "os.ftruncate = lambda *_: time.sleep(1e6)\n"
+        f"runpy.run_path({str(local._WARDEN / '__main__.py')!r}, run_name='__main__')"
+    )
+    monkeypatch.setattr(local, "_WARDEN", warden)
+    async with opened(tmp_path, contain) as executor:
+        script = "echo stuck >&2; sleep 1000"
+        _, ends = await started(executor, launch(tmp_path, "/bin/sh", "-c", script, deadline=boottime() + 3))
+        finished = await asyncio.wait_for(ends, TIMEOUT_S)
+        assert finished.expired
+        assert told_apart(tmp_path / "log") == (b"", b"stuck\n")
+        # A slot whose thread hangs has no further attempt.
+        again = await run(executor, launch(tmp_path, "/bin/sh", "-c", "ls /proc/$PPID/task | wc -l"))
+        assert again.code == 0
+        assert told_apart(tmp_path / "log") == (b"1\n", b"stuck\n")
+
+
+async def test_only_stderr_costs_a_thread_and_none_outlives_its_attempt(
+    executor: LocalExecutor, tmp_path: Path
+) -> None:
+    count = "ls /proc/$PPID/task | wc -l"
+    loud = f"{count}; echo loud >&2; until grep -q loud log; do sleep 0.01; done; {count}"
+    # A thread that has done its work may take a moment to end.
+    calm = f'until [ "$({count})" = 1 ]; do sleep 0.01; done; echo calm'
+    for script in (count, loud, calm):
+        await run(executor, launch(tmp_path, "/bin/sh", "-c", script))
+    assert told_apart(tmp_path / "log") == (b"1\n1\n2\ncalm\n", b"loud\n")
+
+
+def test_small_writes_to_stderr_cost_the_slot_few_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No time passes here, and a rest lasts until the end: after the reads that are free nothing more is read."""
+    monkeypatch.setattr(stderr, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr(stderr, "_REST_MS", None)
+    relay, reads = stderr.StderrRelay(()), 0
+
+    def keep(data: bytes) -> None:
+        nonlocal reads
+        reads += 1
+        os.write(writer, data)
+
+    monkeypatch.setattr(relay, "_keep", keep)
+    with relay.lent(str(tmp_path / "log"), "", -1) as writer:
+        os.write(writer, b"x")
+        relay.begin()
+        began = time.monotonic()
+        while time.monotonic() < began + TIMEOUT_S and reads < stderr._SMALL_READS - 1:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        assert reads == stderr._SMALL_READS
+        assert relay.finish()
+    assert reads == stderr._SMALL_READS + stderr._LAST_READS
+
+
+def test_output_does_not_end_the_wait_for_processes_that_are_killed(tmp_path: Path) -> None:
+    """A process that does not die at once would cost the slot a walk over all processes, again and again."""
+    script = f"""
+import os, socket, time
+from ares.adapters.executors.warden.limits import CgroupLimits
+from ares.adapters.executors.warden.slot import WardenSlot
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+life, alive = os.pipe()
+slot, left = WardenSlot(theirs, life, False, CgroupLimits({{}})), [True] * 5 + [False]
+slot._reap, slot._kill_all = lambda _: left.pop(0), lambda: None
+ours.send(b"unread")
+with slot._stderr.lent({str(tmp_path / "log")!r}, "", -1) as stderr:
+    os.write(stderr, b"unread")
+    began = time.monotonic()
+    slot._sweep()
+print(time.monotonic() - began)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    # Five waits of 10 ms.
+    assert float(done.stdout) > 0.049
+
+
+async def test_what_a_job_puts_in_the_place_of_its_log_is_not_written_to(
+    executor: LocalExecutor, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    for ending in ("", STDERR_INDEX):
+        script = f"rm -f log{ending}; ln -s {victim} log{ending}; echo harm >&2; sleep 0.1; rm log{ending}"
+        done = await run(executor, launch(tmp_path, "/bin/sh", "-c", script))
+        assert done.code == 0
+    assert victim.read_bytes() == b"mine"
 
 
 async def test_the_job_has_its_own_session_and_no_foreign_files(executor: LocalExecutor, tmp_path: Path) -> None:
@@ -190,14 +345,28 @@ async def test_a_signal_reaches_the_process_group(executor: LocalExecutor, tmp_p
     assert (await asyncio.wait_for(finished, TIMEOUT_S)).code == 5
 
 
-async def test_a_handler_is_seen_once_it_is_set(executor: LocalExecutor, tmp_path: Path) -> None:
-    script = "trap 'exit 5' USR1; echo up; while :; do sleep 0.05; done"
-    running, finished = await started(executor, launch(tmp_path, "sh", "-c", script))
-    await log_has(tmp_path, 1)
-    assert [running.catches(number) for number in (signal.SIGUSR1, signal.SIGUSR2)] == [True, False]
-    running.kill()
-    await asyncio.wait_for(finished, TIMEOUT_S)
-    assert not running.catches(signal.SIGUSR1)
+# A launcher without a handler, a worker with one in a session of its own, and one that has none either.
+_LAUNCHER = """
+import signal, subprocess, sys
+worker = "import signal, time; signal.signal(signal.SIGUSR1, lambda *_: (print('saved', flush=True), sys.exit(0)))"
+worker = worker.replace("import signal", "import signal, sys", 1) + "; print('up', flush=True); time.sleep(1000)"
+deaf = "import time; print('up', flush=True); time.sleep(1000)"
+both = [subprocess.Popen([sys.executable, "-I", "-S", "-c", text], start_new_session=True) for text in (worker, deaf)]
+print("worker", both[0].wait(), flush=True)
+print("deaf", both[1].poll(), flush=True)
+"""
+
+
+async def test_a_signal_reaches_each_process_that_catches_it_and_no_other(
+    executor: LocalExecutor, tmp_path: Path
+) -> None:
+    running, finished = await started(executor, launch(tmp_path, sys.executable, "-I", "-S", "-c", _LAUNCHER))
+    await log_has(tmp_path, 2)
+    running.tell(signal.SIGUSR2)
+    running.tell(signal.SIGUSR1)
+    # The launcher and the second worker, which have no handler, would have died of it.
+    assert (await asyncio.wait_for(finished, TIMEOUT_S)).code == 0
+    assert (await log_has(tmp_path, 5))[2:] == ["saved", "worker 0", "deaf None"]
 
 
 @pytest.mark.parametrize("trouble", [TimeoutError(), OSError("it ended")], ids=["late", "ended"])

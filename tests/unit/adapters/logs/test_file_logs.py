@@ -1,5 +1,6 @@
 """Offsets, overlaps, gaps and paths of the log files."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -139,3 +140,69 @@ def test_output_of_a_time_begins_at_its_minute(logs: FileLogs, monkeypatch: pyte
     assert logs.ranks("acme", JOB, 1) == (0,)
     logs.delete("acme", JOB)
     assert not list((tmp_path / "logs").rglob("*.times"))
+
+
+def test_stderr_is_told_apart_in_order_and_once(logs: FileLogs, tmp_path: Path) -> None:
+    logs.append("acme", JOB, 1, 0, 0, b"out err ", stderr=((4, 8),))
+    # A piece that is repeated and goes on: only what is new counts.
+    logs.append("acme", JOB, 1, 0, 4, b"err out err", stderr=((4, 8), (12, 15)))
+    # What lies outside the piece is not believed.
+    logs.append("acme", JOB, 1, 0, 15, b" end", stderr=((0, 3), (15, 16), (18, 900)))
+    assert logs.read("acme", JOB, 1, 0, 0, 100) == b"out err out err end"
+    assert logs.stderr("acme", JOB, 1, 0, 0, 100) == ((4, 8), (12, 15), (15, 16), (18, 19))
+    assert logs.stderr("acme", JOB, 1, 0, 6, 13) == ((6, 8), (12, 13))
+    assert logs.stderr("acme", JOB, 1, 0, 8, 12) == ()
+    assert logs.ranks("acme", JOB, 1) == (0,)
+    logs.delete("acme", JOB)
+    assert not list((tmp_path / "logs").rglob("*.err"))
+
+
+def test_a_record_that_a_full_disk_cut_off_shifts_no_other(
+    logs: FileLogs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.append("acme", JOB, 1, 0, 0, b"out err ", stderr=((4, 8),))
+    with monkeypatch.context() as full:
+        room, genuine = 5, os.pwrite
+
+        def pwrite(fd: int, data: memoryview, at: int) -> int:
+            nonlocal room
+            if not os.readlink(f"/proc/self/fd/{fd}").endswith(".err"):
+                return genuine(fd, data, at)
+            if not room:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            room -= (written := genuine(fd, data[:room], at))
+            return written
+
+        full.setattr(os, "pwrite", pwrite)
+        full.setattr(os, "write", lambda fd, data: pwrite(fd, data, os.fstat(fd).st_size))
+        logs.append("acme", JOB, 1, 0, 8, b"out err ", stderr=((12, 16),))
+    logs.append("acme", JOB, 1, 0, 16, b"out err ", stderr=((20, 24),))
+    (index,) = (tmp_path / "logs").rglob("*.err")
+    assert index.stat().st_size == 32
+    # For one of them there was no room; its bytes are kept.
+    assert logs.stderr("acme", JOB, 1, 0, 0, 100) == ((4, 8), (20, 24))
+    assert logs.read("acme", JOB, 1, 0, 0, 100) == b"out err " * 3
+
+
+def test_ranges_of_an_agent_that_lies_stay_in_order_and_apart(logs: FileLogs) -> None:
+    ranges = ((12, 16), (0, 4), (2, 2), (14, 20), (24, 18), (40, 2**70), (0, 32))
+    logs.append("acme", JOB, 1, 0, 0, b"out err " * 4, stderr=ranges)
+    assert logs.stderr("acme", JOB, 1, 0, 0, 100) == ((12, 16), (16, 20), (20, 32))
+    assert logs.stderr("acme", JOB, 1, 0, 0, 12) == ()
+    assert logs.stderr("acme", JOB, 1, 0, 18, 22) == ((18, 20), (20, 22))
+
+
+def test_a_log_of_an_earlier_version_is_all_stdout(logs: FileLogs) -> None:
+    logs.append("acme", JOB, 1, 0, 0, b"whatever it was")
+    assert logs.stderr("acme", JOB, 1, 0, 0, 100) == ()
+    assert logs.stderr("acme", JOB, 7, 0, 0, 100) == ()
+
+
+def test_the_index_of_stderr_is_bounded(logs: FileLogs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ares.adapters.logs.files._RANGES_MAX", 10)
+    for n in range(30):
+        logs.append("acme", JOB, 1, 0, 2 * n, b"oe", stderr=((2 * n + 1, 2 * n + 2),))
+    (index,) = (tmp_path / "logs").rglob("*.err")
+    assert index.stat().st_size == 160
+    assert len(logs.stderr("acme", JOB, 1, 0, 0, 100)) == 10
+    assert logs.size("acme", JOB, 1, 0) == 60

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.adapters.policy.cel import CelRules
-from ares.core.policy.facts import UNTOLD, PolicyJob, facts, ways
-from ares.core.policy.names import NAMES
+from ares.adapters.policy import CelRules
+from ares.core.policy.facts import NAMES, UNTOLD, PolicyJob, facts, ways
 from ares.model.access import Principal
 from ares.model.job import Gang, JobSpec, Resources, Toleration
 from ares.model.policy import Mistake
@@ -125,7 +124,7 @@ def test_rules_are_told_of_every_field_of_a_job_or_it_is_said_why_not() -> None:
         "tolerations": "tolerations", "residency": "residency", "inputs": "inputs", "preemption": "preemptible",
         "reservation": "reservation", "sla": "sla", "isolation": "isolation", "network": "network",
         "secrets": "secrets", "input_refs": "input_refs", "project": "project", "notify": "notify",
-        "image": "image", "python": "python", "children": "children",
+        "image": "image", "python": "python", "children": "children", "runtime": "runtime",
     }  # fmt: skip
     assert {f"job.{name}" for name in told.values()} <= NAMES.keys()
     assert set(JobSpec.__struct_fields__) == told.keys() | UNTOLD.keys()

@@ -9,10 +9,10 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from ares.adapters.policy.cel import CelRules
+from ares.adapters.policy import CelRules
 from ares.control.governance.policies import Policies
 from ares.control.governance.policy_gate import Judging, Submission
-from ares.core.policy.names import NAMES
+from ares.core.policy.facts import NAMES
 from ares.core.policy.setting import FIELDS
 from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ares.adapters.disk_quota import TenantRoom
-from ares.adapters.projects.files import FileProjects
+from ares.adapters.disk import TenantRoom
+from ares.adapters.projects import FileProjects
 from ares.api.projects import ProjectEntry
-from ares.core.project.manifest import write_manifest
+from ares.core.project import write_manifest
 
 DAY_S = 86_400.0
 

@@ -4,9 +4,11 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ares.agent.attempts import workspace as module
 from ares.agent.attempts.workspace import Folder, Workspace
 from ares.model.link import AttemptRef
 from ares.model.state import Fence
@@ -94,6 +96,60 @@ def test_anything_unusual_is_removed_instead(workspace: Workspace, what: str) ->
     workspace.remove(folder)
     assert not os.path.exists(folder.path)
     assert os.path.exists("/etc/passwd")
+
+
+@pytest.fixture
+def settled(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    """A directory in use that was seen empty long after its last change."""
+    monkeypatch.setattr(module, "_FRESH_NS", -1)
+    assert workspace.recycle(made(workspace, "a"))
+    return made(workspace, "b")
+
+
+@pytest.mark.parametrize("what", DIRT)
+def test_a_directory_that_was_known_to_be_empty_is_looked_at_all_the_same(
+    workspace: Workspace, settled: Folder, what: str
+) -> None:
+    DIRT[what](settled)
+    # A job may set the time of the last change of the entries. That of the inode shows it.
+    for folder in (settled.work, settled.outputs):
+        if os.path.isdir(folder) and not os.path.islink(folder):
+            os.utime(folder, ns=(1, 1))
+    assert workspace.has_outputs(settled) == (what in OUTPUTS)
+    assert not workspace.recycle(settled)
+
+
+OUTPUTS = ("a file in the directory for outputs", "a directory for outputs that is a link")
+
+
+def test_an_empty_directory_that_did_not_change_is_not_looked_into(
+    workspace: Workspace, settled: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, scandir = list[str](), os.scandir
+
+    def noted(path: str) -> Any:
+        looked.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    assert not workspace.has_outputs(settled)
+    assert workspace.recycle(settled)
+    assert looked == [settled.path]
+
+
+def test_a_directory_that_changed_just_now_is_looked_into_the_next_time(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert workspace.recycle(made(workspace, "a"))
+    folder = made(workspace, "b")
+    stamps = {path: os.lstat(path) for path in (folder.work, folder.outputs)}
+    for path in stamps:
+        Path(path, "left").touch()
+    lstat = os.lstat
+    # As on a file system whose clock did not tick between the look and the change.
+    monkeypatch.setattr(os, "lstat", lambda path: stamps.get(path) or lstat(path))
+    assert workspace.has_outputs(folder)
+    assert not workspace.recycle(folder)
 
 
 NOBODY = 65534

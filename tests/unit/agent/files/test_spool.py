@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from ares.agent.files.spool import CHUNK_BYTES_MAX, WINDOW_BYTES, OutputPace, Tail
+from ares.model.link import STDERR_RANGES_MAX
+from ares.ports.executor import STDERR_INDEX, STDERR_RECORD, STDERR_UNKNOWN
 from tests.clocks import ManualClock
 
 CAP = 4 * WINDOW_BYTES
@@ -154,7 +156,7 @@ def test_what_the_other_side_cannot_keep_rests_and_goes_out_again(log: Path) -> 
     log.write_bytes(b"0123456789")
     tail = Tail(str(log), CAP)
     tail.poll()
-    assert tail.chunk() == (0, b"0123456789")
+    assert tail.chunk() == (0, b"0123456789", ())
     tail.finish()
     assert tail.drained
     tail.rest(4, 100.0)
@@ -165,7 +167,7 @@ def test_what_the_other_side_cannot_keep_rests_and_goes_out_again(log: Path) -> 
     assert not tail.drained
     assert not tail.wake(100.4, 60.0)
     assert tail.wake(100.5, 60.0)
-    assert tail.chunk() == (4, b"456789")
+    assert tail.chunk() == (4, b"456789", ())
     assert tail.drained
     tail.acked(10)
     assert tail.settled
@@ -178,7 +180,7 @@ def test_pauses_grow_to_a_bound_and_after_the_end_patience_does_not_last_for_eve
     tail.poll()
     now, pauses = 100.0, list[float]()
     for _ in range(8):
-        assert tail.chunk() == (0, b"0123456789")
+        assert tail.chunk() == (0, b"0123456789", ())
         tail.rest(0, now)
         began = now
         while not tail.wake(now, 60.0):
@@ -186,7 +188,7 @@ def test_pauses_grow_to_a_bound_and_after_the_end_patience_does_not_last_for_eve
         pauses.append(now - began)
     assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0]
     tail.finish()
-    assert tail.chunk() == (0, b"0123456789")
+    assert tail.chunk() == (0, b"0123456789", ())
     tail.rest(3, now)
     ended = now
     while not tail.lost:
@@ -204,11 +206,142 @@ def test_a_log_that_has_shrunk_asks_whether_all_is_kept(log: Path) -> None:
     log.write_bytes(b"0123456789")
     tail = Tail(str(log), CAP)
     tail.poll()
-    assert tail.chunk() == (0, b"0123456789")
+    assert tail.chunk() == (0, b"0123456789", ())
     tail.finish()
     tail.rest(10, 100.0)
     assert not tail.drained
     assert tail.wake(101.0, 60.0)
     assert tail.poll()
-    assert tail.chunk() == (10, b"")
+    assert tail.chunk() == (10, b"", ())
     assert tail.drained
+
+
+# ---- stderr
+
+
+def index(log: Path, *records: tuple[int, int]) -> None:
+    Path(f"{log}{STDERR_INDEX}").write_bytes(b"".join(STDERR_RECORD.pack(*record) for record in records))
+
+
+def test_pieces_say_what_was_written_to_stderr(log: Path) -> None:
+    log.write_bytes(b"out err out err ")
+    index(log, (4, 4), (12, 4))
+    tail = Tail(str(log), CAP)
+    assert tail.poll()
+    assert tail.chunk() == (0, b"out err out err ", ((4, 8), (12, 16)))
+    log.write_bytes(b"out err out err err more")
+    # The last record has grown.
+    index(log, (4, 4), (12, 8))
+    tail.poll()
+    assert tail.chunk() == (16, b"err more", ((16, 20),))
+    tail.rewind()
+    assert tail.chunk() == (0, b"out err out err err more", ((4, 8), (12, 20)))
+    tail.acked(18)
+    tail.rewind()
+    assert tail.chunk() == (18, b"r more", ((18, 20),))
+    # The control plane has lost what it had.
+    tail.acked(3)
+    assert tail.chunk() == (3, b" err out err err more", ((4, 8), (12, 20)))
+    tail.close()
+
+
+def test_bytes_wait_until_it_is_known_which_they_are(log: Path) -> None:
+    """The executor announces a write, writes, and says where it was: what is read in between is no stdout."""
+    log.write_bytes(b"out ")
+    index(log, (4, STDERR_UNKNOWN))
+    tail = Tail(str(log), CAP)
+    tail.poll()
+    assert tail.chunk() == (0, b"out ", ())
+    log.write_bytes(b"out more err")
+    assert tail.poll()
+    assert tail.chunk() is None
+    index(log, (9, 3))
+    tail.poll()
+    assert tail.chunk() == (4, b"more err", ((9, 12),))
+    tail.close()
+
+
+def test_an_announced_write_that_never_came_holds_nothing_back_at_the_end(log: Path) -> None:
+    log.write_bytes(b"out more")
+    index(log, (4, STDERR_UNKNOWN))
+    tail = Tail(str(log), CAP)
+    tail.poll()
+    assert drain(tail) == b"out "
+    tail.finish()
+    assert drain(tail) == b"more"
+    assert tail.drained
+
+
+def test_output_that_was_dropped_leaves_no_ranges(log: Path) -> None:
+    clock = ManualClock()
+    log.write_bytes(b"e" * 100)
+    index(log, (0, 100))
+    tail = Tail(str(log), 100_000, OutputPace(clock, 100))
+    tail.poll()
+    log.write_bytes(b"e" * 1000)
+    index(log, (0, 1000))
+    tail.poll()
+    size = log.stat().st_size
+    piece = tail.chunk()
+    assert piece is not None
+    assert size < 1000
+    # The line that says so is no part of stderr.
+    assert piece[2] == ((0, piece[1].index(b"\n[ares")),)
+    tail.close()
+
+
+def test_an_index_of_the_jobs_own_making_does_no_harm(log: Path) -> None:
+    log.write_bytes(b"out")
+    path = Path(f"{log}{STDERR_INDEX}")
+    for spoiled in (b"\xff" * 15, b"\xff" * 48, b"\x00" * 160, os.urandom(1600)):
+        path.write_bytes(spoiled)
+        tail = Tail(str(log), CAP)
+        tail.poll()
+        tail.finish()
+        assert drain(tail) == b"out"
+        tail.close()
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+    tail = Tail(str(log), CAP)
+    tail.poll()
+    assert tail.chunk() == (0, b"out", ())
+    tail.close()
+
+
+def test_records_that_go_to_and_fro_hold_nothing_back(log: Path) -> None:
+    """A log that is never sent to its end would keep the report of the attempt's end for ever."""
+    log.write_bytes(b"output")
+    index(log, *((number % 2, 2**40) for number in range(2 * STDERR_RANGES_MAX + 4)))
+    tail = Tail(str(log), CAP)
+    tail.poll()
+    tail.finish()
+    assert tail.chunk() == (0, b"output", ((0, 6),))
+    assert tail.drained
+    tail.close()
+
+
+def test_stderr_stays_stderr_after_the_job_cut_its_log(log: Path) -> None:
+    log.write_bytes(b"out err ")
+    index(log, (4, 4))
+    tail = Tail(str(log), CAP)
+    tail.poll()
+    assert tail.chunk() == (0, b"out err ", ((4, 8),))
+    log.write_bytes(b"o err err out")
+    index(log, (4, 4), (2, 8))
+    tail.poll()
+    assert tail.chunk() == (8, b"r out", ((8, 10),))
+    tail.close()
+
+
+def test_a_piece_has_no_more_ranges_than_a_message(log: Path) -> None:
+    count = STDERR_RANGES_MAX + 10
+    log.write_bytes(b"oe" * count)
+    index(log, *((2 * n + 1, 1) for n in range(count)))
+    tail = Tail(str(log), CAP)
+    tail.poll()
+    first, second = tail.chunk(), tail.chunk()
+    assert first is not None
+    assert second is not None
+    assert (len(first[2]), len(second[2])) == (STDERR_RANGES_MAX, 10)
+    assert first[1] + second[1] == b"oe" * count
+    tail.close()

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from ares.agent.staging.image_store import ImageLimits, ImageStore, ImageTerms
+from ares.agent.staging.image_store import ImageLimits, ImageStore, ImageTerms, LayerFiles
 from ares.agent.staging.images import Images, StagedImage
 from ares.agent.staging.stager import StagingFailed, in_thread
 from ares.agent.staging.unpack import NotWanted
+from ares.core.image.layout import ImageConfig
 from ares.model.job import Image as ImageWish
 from ares.model.job import JobSpec
 from ares.model.link import AttemptRef, Start
@@ -194,6 +195,35 @@ async def test_a_silent_registry_takes_no_thread_of_others(tmp_path: Path) -> No
     finally:
         registry.go.set()
         await asyncio.gather(*asking, other)
+
+
+async def test_huge_images_of_a_tenant_hold_up_no_other(tmp_path: Path) -> None:
+    """A tenant unpacks as many as it may, from pipes that never end; the image of another is unpacked meanwhile."""
+    store = ImageStore(tmp_path / "cache", ImageLimits())
+    images = Images(store, None, OneRegistry(Image([[member("f", b"f")]])), ImageTerms())
+    seen, go_on = set[str](), True
+
+    def unpacking(digit: str) -> "asyncio.Task[object]":
+        pipe = tmp_path / digit
+        os.mkfifo(pipe, 0o666)
+
+        def wanted() -> bool:
+            seen.add(digit)
+            return go_on
+
+        layer = LayerFiles((str(pipe),), f"sha256:{digit * 64}", 1 << 30, f"sha256:{digit * 64}")
+        return asyncio.create_task(store.add("t", f"sha256:{digit * 64}", ImageConfig(), (layer,), UID, wanted))
+
+    huge = [unpacking(digit) for digit in "123"]
+    try:
+        while len(seen) < 2:
+            await asyncio.sleep(0.01)
+        assert (await staged(images, tenant="other")).root
+        # The third of the tenant waits for one of its own.
+        assert len(seen) == 2
+    finally:
+        go_on = False
+        assert {type(end) for end in await asyncio.gather(*huge, return_exceptions=True)} == {NotWanted}
 
 
 async def test_a_damaged_one_is_fetched_again(tmp_path: Path) -> None:

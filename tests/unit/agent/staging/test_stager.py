@@ -16,7 +16,7 @@ from ares.agent.staging.cache import NodeCache
 from ares.agent.staging.stager import Stager, StagingFailed
 from ares.agent.staging.unpack import NotWanted
 from ares.api.projects import PART_BYTES, ProjectEntry
-from ares.core.project.manifest import write_manifest
+from ares.core.project import write_manifest
 from ares.model.job import JobSpec
 from ares.model.link import AttemptRef, FetchPiece, FetchRequest, Start
 from ares.model.state import Fence, Placement

@@ -46,7 +46,21 @@ def skipped_while_it_could_still_happen(forge: Forge, wrong: bool) -> None:
 def given_up_too_early(forge: Forge, wrong: bool) -> None:
     running(forge)
     forge.wait("w1", needs=[{"job": "j1"}], needsTimeout={"afterS": 10.0, "then": "skip"})
-    forge.after(5.0 if wrong else 11.0).unmet("w1")
+    forge.after(5.0 if wrong else 11.0).overdue("w1")
+    forge.unmet("w1")
+
+
+@case("E19", quiet=False)
+def given_up_though_it_happened_in_time(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.wait("w1", needs=[{"job": "j1"}], needsTimeout={"afterS": 10.0, "then": "skip"})
+    forge.after(11.0)
+    if wrong:
+        forge.succeed("j1")
+    forge.overdue("w1")
+    if not wrong:
+        forge.succeed("j1")
+    forge.unmet("w1")
 
 
 @case("E19", quiet=False)

@@ -149,6 +149,9 @@ class Forge:
     def ready(self, job: str, **state: Any) -> None:
         self.step(job, "ready", **{"phase": "PENDING", "needsMet": True, **state})
 
+    def overdue(self, job: str) -> None:
+        self.step(job, "overdue", phase="WAITING")
+
     def unmet(self, job: str) -> None:
         self.step(job, "unmet", phase="SKIPPED")
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from ares.check.replay.checker import Checker
 from ares.check.replay.decisions import CycleDecisions
+from ares.check.replay.rules import ReplayVerdict
 from ares.check.replay.trace import Trace, TraceJob, node
-from ares.check.replay.verdict import ReplayVerdict
 from ares.model.job import Gang, JobSpec, Resources, TopologyWish
 from ares.model.node import NodeInfo
 from ares.model.profile import Profile

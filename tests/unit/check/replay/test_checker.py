@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from ares.api.decisions import Promise
 from ares.check.replay.decisions import CycleDecisions
+from ares.check.replay.rules import ReplayVerdict
 from ares.check.replay.trace import Trace
-from ares.check.replay.verdict import ReplayVerdict
 from ares.core.capacity.claims import Claims
 from ares.core.schedule.actions.backfill import BackfillPass
 from ares.core.schedule.cluster import Cluster

@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from ares.api.decisions import Promise
-from ares.check.replay.rules import rules_of
-from ares.check.replay.verdict import ReplayVerdict
+from ares.check.replay.rules import ReplayVerdict, rules_of
 from ares.core.queue import kept_turns
 from ares.core.queue.factors import FACTORS
 from ares.core.schedule.actions.backfill import BackfillPass

@@ -11,8 +11,7 @@ from ares.control.access.tenants import TenantChange
 from ares.control.access.users import UserChange, UserWish
 from ares.core.access.tokens import denied
 from ares.core.refusal import Refusal
-from ares.model.access import Principal
-from ares.model.tenant import TenantRecord, UserRecord
+from ares.model.access import Principal, TenantRecord, UserRecord
 from tests.world import ADMIN, World
 
 LOGIN = "https://login.example.com alice-sub"

@@ -1,13 +1,18 @@
 """A node's stream for sessions, as the replica holds it: bounded, whatever the agent sends or the client leaves."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 
+from ares.adapters.clocks import SystemRng
 from ares.control.execution import aside as module
 from ares.control.execution.aside import NodeAside, SessionClient
+from ares.control.execution.job_sessions import JobSessions
 from ares.core.refusal import Refusal
-from ares.model.entry.job_session import (
+from ares.model.access import Principal
+from ares.model.job_session import (
     WINDOW_BYTES,
     AttachClient,
     ClientDropped,
@@ -18,9 +23,10 @@ from ares.model.entry.job_session import (
     SessionView,
     SideAnswer,
     SideHello,
+    SideMessage,
     ToClient,
 )
-from ares.model.link import AttemptRef
+from ares.model.link import AttemptRef, OpenAside
 from ares.model.state import Fence
 
 REF = AttemptRef(job="j", tenant="t", fence=Fence(epoch=1, counter=1))
@@ -138,3 +144,54 @@ async def test_session_that_is_not_there_is_not_attached_to(refused: str) -> Non
     no = await asking
     assert isinstance(no, Refusal)
     assert no.code == "not-found"
+
+
+class _Agent:
+    """The stream of one incarnation of a node, as far as sessions need it."""
+
+    enterable = True
+
+    def __init__(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self.asked: asyncio.Queue[OpenAside] = asyncio.Queue()
+
+    def send(self, command: OpenAside) -> None:
+        self.asked.put_nowait(command)
+
+
+async def test_the_stream_of_an_incarnation_that_is_over_is_not_asked() -> None:
+    """The agent was killed with its machine's network up: that its stream broke is heard later."""
+    agents: dict[str, Any] = {"n": _Agent(1)}
+    sessions = JobSessions(cast("Any", None), agents, SystemRng())
+    who = Principal(token_id="n", tenant="", role="node", node="n")
+
+    async def silent(key: str) -> AsyncIterator[SideMessage]:
+        yield SideHello(node="n", key=key)
+        await asyncio.Event().wait()
+
+    streams: list[asyncio.Task[None]] = []
+
+    async def opened() -> NodeAside:
+        finding = asyncio.create_task(sessions._aside("n"))  # pyright: ignore[reportPrivateUsage]
+        command = await agents["n"].asked.get()
+
+        async def run() -> None:
+            async for _ in sessions.serve(who, silent(command.key)):
+                pass
+
+        streams.append(asyncio.create_task(run()))
+        aside = await finding
+        assert isinstance(aside, NodeAside)
+        return aside
+
+    old = await opened()
+    client = asyncio.create_task(old.call(lambda call: ListSessions(call=call, ref=REF)))
+    agents["n"] = _Agent(2)
+    new = await opened()
+    assert (old.incarnation, new.incarnation) == (1, 2)
+    answer = await client
+    assert isinstance(answer, Refusal)
+    assert await sessions._aside("n") is new  # pyright: ignore[reportPrivateUsage]
+    for stream in streams:
+        stream.cancel()
+    await asyncio.gather(*streams, return_exceptions=True)

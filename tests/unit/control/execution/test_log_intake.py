@@ -18,7 +18,7 @@ def _fill(world: World) -> Any:
     """From now on there is no room for output. Returns what makes room again."""
     append = world.logs.append
 
-    def full(*where: Any, note: bool = False) -> int:
+    def full(*where: Any, note: bool = False, **more: Any) -> int:
         if note:
             return append(*where, note=True)
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -123,7 +123,7 @@ async def test_a_disk_that_takes_nothing_at_all_costs_output_and_nothing_else() 
     async with World() as world:
         agent, job = await world.running()
 
-        def full(*_: object, note: bool = False) -> int:
+        def full(*_: object, **more: object) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         world.logs.append = full  # type: ignore[method-assign]
@@ -190,7 +190,7 @@ async def test_a_tenant_that_holds_too_much_gets_no_more_and_its_log_says_so() -
         await world.settle()
         append = world.logs.append
 
-        def over(*where: Any, note: bool = False) -> int:
+        def over(*where: Any, note: bool = False, **more: Any) -> int:
             if note:
                 return append(*where, note=True)
             raise OSError(errno.EDQUOT, "tenant alpha holds 50 MiB of 50 MiB that it may")

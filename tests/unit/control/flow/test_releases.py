@@ -14,7 +14,7 @@ from ares.control.flow.flow_index import FlowIndex
 from ares.control.flow.releases import Releases
 from ares.control.state.view import View
 from ares.core import keys
-from ares.core.lifecycle.inputs import Input, NeedsMet, NeedsUnmet
+from ares.core.lifecycle.inputs import Input, NeedsMet, NeedsOverdue, NeedsUnmet
 from ares.model.job import JobSpec, Need, NeedsTimeout
 from ares.model.state import ArrayRecord, JobState, Phase
 from ares.ports.store import Put
@@ -151,4 +151,4 @@ async def test_timers_of_jobs_that_no_longer_wait_are_not_kept_until_they_are_du
             await scene.put(_state(job, "CANCELLED", seq=2))
         assert timers() == {"d", "e"}
         await scene.clock.advance(31 * 86_400.0)
-        assert {job: type(what) for job, what in scene.decided.last.items()} == {"d": NeedsUnmet, "e": NeedsUnmet}
+        assert {job: type(what) for job, what in scene.decided.last.items()} == {"d": NeedsOverdue, "e": NeedsOverdue}

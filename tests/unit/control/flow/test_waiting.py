@@ -7,6 +7,7 @@ from ares.control.submit.submit import SubmitRequest
 from ares.core.refusal import Refusal
 from ares.model.job import Need, NeedsTimeout, Parent
 from ares.model.state import JobState
+from ares.ports.store import TXN_OPS_MAX
 from tests.agents import ScriptedAgent
 from tests.world import ALICE, BOB, World, spec
 
@@ -224,6 +225,40 @@ async def test_a_timeout_gives_nothing_up_that_has_happened_meanwhile() -> None:
         assert world.state(child).phase == "WAITING"
         world.one.wire.release_watch()
         await world.until(lambda: world.state(child).phase == "PENDING")
+        assert world.kinds(child) == ["submitted", "overdue", "ready"]
+
+
+async def test_a_timeout_of_one_in_many_parents_gives_nothing_up_that_has_happened_meanwhile() -> None:
+    """More parents than a transaction can compare."""
+    async with World(replicas=2) as world:
+        parents = [await world.submit(held=True) for _ in range(TXN_OPS_MAX + 1)]
+        wait = NeedsTimeout(after_s=3.0, then="skip")
+        happens = Need(of=tuple(Parent(job=parent) for parent in parents[:50]), k=1, on="end")
+        more = Need(of=tuple(Parent(job=parent) for parent in parents[11:]), k=1, on="end")
+        children = [await world.submit(needs=(need,), needs_timeout=wait) for need in (happens, more)]
+        patient = await world.submit(needs=(happens,))
+        await world.settle()
+        world.one.wire.hold_watch()
+        await world.two.jobs.cancel(ALICE, parents[49])
+        await world.advance(4.0)
+        assert [world.state(child).phase for child in children] == ["WAITING", "WAITING"]
+        world.one.wire.release_watch()
+        await world.until(lambda: all(world.state(job).phase == "PENDING" for job in (*children, patient)))
+
+
+async def test_what_was_open_when_the_time_was_over_is_given_up_by_a_new_leader_too() -> None:
+    async with World(replicas=2) as world:
+        parent = await world.submit(held=True)
+        wait = NeedsTimeout(after_s=3.0, then="skip")
+        child = await world.submit(needs=_after(parent), needs_timeout=wait)
+        await world.settle()
+        world.one.wire.hold_watch()
+        await world.advance(4.0)
+        assert world.state(child).phase == "WAITING"
+        assert world.state(child).needs_overdue
+        await world.one.crash()
+        await world.until(lambda: world.state(child).phase == "SKIPPED")
+        assert world.kinds(child) == ["submitted", "overdue", "unmet"]
 
 
 async def test_unknown_forgotten_and_others_jobs_are_the_same_answer() -> None:

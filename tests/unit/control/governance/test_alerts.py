@@ -3,10 +3,9 @@
 from msgspec.structs import replace
 
 from ares.control.governance import alerts as alerts_service
-from ares.control.governance.channel_seal import Sealing
-from ares.control.governance.channels import ChannelWish
+from ares.control.governance.channels import ChannelWish, Sealing
 from ares.core import keys
-from ares.core.alerts.due import EPISODE_S, TRIES_MAX, again, due, in_turn, marked
+from ares.core.alerts import EPISODE_S, TRIES_MAX, again, due, in_turn, marked
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.alert import AlertRecord, ChannelRecord, Notice

@@ -3,11 +3,9 @@
 import msgspec
 import pytest
 
-from ares.adapters.secrets.rings import MemoryRing
-from ares.adapters.secrets.vault import EnvelopeVault
+from ares.adapters.secrets import EnvelopeVault, MemoryRing
 from ares.api.secrets import KeyRotation, SecretView
-from ares.control.governance.channel_seal import Sealing
-from ares.control.governance.channels import ChannelWish
+from ares.control.governance.channels import ChannelWish, Sealing
 from ares.control.governance.secrets import Secrets
 from ares.control.submit.submit import SubmitRequest
 from ares.core import keys

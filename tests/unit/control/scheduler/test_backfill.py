@@ -19,6 +19,8 @@ async def busy(world: World) -> tuple[ScriptedAgent, str, str]:
     await world.settle()
     waits = await world.submit(cpu_milli=ALL, expected_runtime_s=500.0)
     await world.settle()
+    # Of jobs of one moment the id says which came first, and ids are drawn.
+    await world.advance(0.5)
     return agent, first, waits
 
 

@@ -97,6 +97,7 @@ async def test_what_forgotten_jobs_cost_this_month_still_counts_and_next_month_n
         await price(world, big=2.0)
         await give(world, quota(budget=10, gpu_hours=100))
         job = await world.submit(gpus=1, expected_runtime_s=HOUR)
+        await world.settle()
         counts = world.one.quotas._counting.counts("alpha")  # pyright: ignore[reportPrivateUsage]
         state = _ended(world, job, cost=7.5, gpu_s=HOUR)
         counts.drop(job)
@@ -167,7 +168,9 @@ async def test_jobs_that_outlive_their_estimate_are_told_of_and_stopped_where_th
         await price(world, default=2.0)
         await give(world, replace(quota(1.0, budget=6), over_budget=over))
         agent = await world.agent("n1", gpus=1)
-        runs, waits = [await world.submit(gpus=1, expected_runtime_s=HOUR / 2) for _ in range(2)]
+        runs = await world.submit(gpus=1, expected_runtime_s=HOUR / 2)
+        await world.advance(0.5)
+        waits = await world.submit(gpus=1, expected_runtime_s=HOUR / 2)
         await world.until(lambda: world.state(runs).phase in BOUND)
         agent.started(agent.starts[runs])
         await world.settle()
@@ -191,7 +194,9 @@ async def test_what_the_budget_no_longer_pays_for_does_not_start_where_the_quota
         await price(world, default=2.0)
         await give(world, replace(quota(1.0, budget=6), over_budget=over))
         agent = await world.agent("n1", gpus=1)
-        long, waits = [await world.submit(gpus=1, expected_runtime_s=HOUR) for _ in range(2)]
+        long = await world.submit(gpus=1, expected_runtime_s=HOUR)
+        await world.advance(0.5)
+        waits = await world.submit(gpus=1, expected_runtime_s=HOUR)
         await world.until(lambda: world.state(long).phase in BOUND)
         agent.started(agent.starts[long])
         await world.settle()

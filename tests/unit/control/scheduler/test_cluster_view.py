@@ -2,6 +2,9 @@
 
 import pytest
 
+from ares.control.scheduler import cluster_view
+from ares.control.scheduler.monitor import ready as is_ready
+from ares.control.state.view import View
 from ares.model.job import Resources
 from tests.world import ADMIN, World
 
@@ -39,3 +42,28 @@ async def test_a_job_of_several_alternatives_waits_for_the_one_that_will_fit() -
         reason = world.one.planner.reason(second)
         assert reason is not None
         assert (reason.code, reason.remedy) == ("INSUFFICIENT_CPU", "wait")
+
+
+async def test_nodes_are_looked_at_again_only_when_one_may_have_fallen_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with World(scheduling=False) as world:
+        agents = [await world.agent(name) for name in ("n1", "n2")]
+        live, looked = world.one.planner, list[str]()
+
+        def ready(view: View, node: str) -> bool:
+            looked.append(node)
+            return is_ready(view, node)
+
+        live.refresh_ready()
+        await agents[1].silent()
+        monkeypatch.setattr(cluster_view, "ready", ready)
+        await world.advance(0.5)
+        looked.clear()
+        live.refresh_ready()
+        assert not looked, "no lease can be over yet"
+        await world.advance(9.5)
+        live.refresh_ready()
+        assert set(live.cluster.ready_nodes) == {"n1"}
+        await agents[0].silent()
+        await world.advance(10.0)
+        live.refresh_ready()
+        assert not live.cluster.some_ready

@@ -81,6 +81,8 @@ async def test_one_failing_rank_ends_the_attempt_and_nothing_is_repeated_before_
         (one, two), job = await running(world, "n1", "n2", gang=PAIR, grace_s=5.0)
         one.exited(one.ranks(job)[0], 3)
         await world.settle()
+        assert (world.state(job).phase, two.stops) == ("RUNNING", []), "which rank failed first is not known yet"
+        await world.until(lambda: world.state(job).phase != "RUNNING", within_s=5)
         state = world.state(job)
         assert (state.phase, state.lingering, held(world, job)) == ("RETRYING", True, [1])
         assert "rank 0 on n1" in state.reason
@@ -98,7 +100,7 @@ async def test_the_end_of_a_rank_that_was_being_stopped_counts_as_its_release() 
     async with World(scheduling=False) as world:
         (one, two), job = await running(world, "n1", "n2", gang=PAIR, retry=RetryPolicy(limit=0))
         one.exited(one.ranks(job)[0], 1)
-        await world.settle()
+        await world.until(lambda: world.state(job).phase != "RUNNING", within_s=5)
         assert (world.state(job).phase, held(world, job)) == ("FAILED", [1])
         two.exited(two.ranks(job)[1])
         await world.settle()

@@ -8,6 +8,7 @@ import pytest
 from ares.control.execution.transitions import JobChange, Written
 from ares.control.planner.messages import News
 from ares.control.scheduler.feed import AT_ONCE, Feed
+from ares.control.scheduler.sharding import Sharding
 from ares.control.state.pacing import PACE, TAKEN_IN, parts
 from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core import keys
@@ -102,7 +103,8 @@ async def test_the_planner_is_told_of_many_nodes_and_jobs_by_parts_and_of_nodes_
             record = NodeRecord(info=info, incarnation=1, registered_at=1.0)
             await world.store.txn([], [Put(keys.node(name), msgspec.json.encode(record))])
         jobs = await waiting(world)
-        feed = Feed(world.one.view, world.one.planner, world.clock.wall)
+        view, planner = world.one.view, world.one.planner
+        feed = Feed(view, planner, world.clock.wall, Sharding(1, view, planner), 0, {})
         told: list[News] = []
         while feed.more or not told:
             told.append(feed.take())

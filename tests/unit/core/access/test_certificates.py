@@ -17,7 +17,7 @@ from ares.core.access.certificates import (
 )
 from ares.core.access.tokens import denied
 from ares.model.access import Principal, TokenRecord
-from ares.model.machine import Certificate, MachineRecord, Presented
+from ares.model.node import Certificate, MachineRecord, Presented
 
 NOW = 1_700_000_000.0
 EMPTY = MachineRecord(role="node", name="n1")

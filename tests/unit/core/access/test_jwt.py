@@ -11,8 +11,7 @@ from ares.core.access import jwt
 from ares.core.access.table import ROLES, TABLE, covers, lesser, scope_of
 from ares.core.access.tokens import denied
 from ares.core.refusal import Refusal
-from ares.model.access import Permission, Principal, Role, Scope
-from ares.model.provider import Provider
+from ares.model.access import Permission, Principal, Provider, Role, Scope
 
 CORP = Provider(
     name="corp", issuer="https://login.example.com", audience="ares", jwks_url="https://login.example.com/k"

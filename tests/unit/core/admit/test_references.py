@@ -3,7 +3,7 @@
 import pytest
 
 from ares.core.admit.admission import decide
-from ares.core.net.addresses import literal
+from ares.core.net import literal
 from ares.core.refusal import Admission, Refusal
 from ares.model.job import JobSpec
 

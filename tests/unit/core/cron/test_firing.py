@@ -2,8 +2,7 @@
 
 from datetime import UTC
 
-from ares.core.cron.firing import HISTORY_MAX, considered, due, noted, request_id
-from ares.core.cron.schedule import Schedule, parse
+from ares.core.cron import HISTORY_MAX, Schedule, considered, due, noted, parse, request_id
 from ares.model.cron import CronFiring, CronOwner, CronRecord
 from ares.model.job import JobSpec
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.core.cron.schedule import Schedule, following, latest, parse, upcoming
+from ares.core.cron import Schedule, following, latest, parse, upcoming
 from ares.core.refusal import Refusal
 
 BERLIN = ZoneInfo("Europe/Berlin")

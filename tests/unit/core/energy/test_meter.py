@@ -21,6 +21,7 @@ from ares.core.lifecycle.inputs import (
     Release,
     RetryDue,
     Stepped,
+    VerdictDue,
 )
 from ares.core.lifecycle.ranks import held, next_rank
 from ares.core.lifecycle.usage_report import UsageSum, use_of
@@ -118,6 +119,8 @@ class Story:
             self.do(Preempt(fence=state.fence, by="x", reason="r"))
         elif what == "fail" and state.phase in BOUND:
             self.do(Exit(fence=state.fence, exit=ExitInfo(failure="exit", code=1), rank=state.placements[0].rank))
+            if self.state.failing:
+                self.do(VerdictDue(fence=state.fence))
         elif what == "gone" and (state.lingering or state.leaving):
             ranks = tuple(place.rank for place in (state.leaving if state.phase in BOUND else held(state)))
             revoked = state.fence if state.phase in BOUND else Fence(epoch=1, counter=state.fence.counter - 1)

@@ -4,8 +4,7 @@ import pytest
 
 from ares.core.capacity.node_table import NodeTable
 from ares.core.capacity.power import draw_of_pools
-from ares.core.energy.known import UNKNOWN, KnownCard, known
-from ares.core.energy.model import MICRO, card_of, drawn, node_power, rate_of, rates_of
+from ares.core.energy import MICRO, UNKNOWN, KnownCard, card_of, drawn, known, node_power, rate_of, rates_of
 from ares.model.node import Gpu, NodeInfo, NodeRecord
 from ares.model.profile import EnergyPolicy, Pool, Profile
 from ares.model.state import Placement, Rate

@@ -21,6 +21,7 @@ from ares.core.lifecycle.inputs import (
     LeaseLost,
     LetGo,
     NeedsMet,
+    NeedsOverdue,
     NeedsUnmet,
     Nominate,
     Preempt,
@@ -77,6 +78,7 @@ INPUTS: list[Input] = [
     LetGo(by="ann"),
     BeginDue(),
     NeedsMet(reason="it ended"),
+    NeedsOverdue(reason="it takes long"),
     NeedsUnmet(reason="it failed", then="skip"),
 ]
 PHASES: list[Phase] = [

@@ -96,6 +96,14 @@ def test_only_what_certainly_did_not_start_is_repeated(
     assert isinstance(verdict, Again) == (failure == "staging" and phase == "STAGING")
 
 
+def test_what_would_end_in_the_same_way_again_is_not_repeated() -> None:
+    state = JobState(id="j", tenant="t", name="x", phase="STAGING")
+    verdict = decide(_spec(), state, ExitInfo(failure="staging", message="no such image", lasting=True), 0.5)
+    assert isinstance(verdict, Final)
+    assert verdict.message == "could not be started: no such image; another attempt would end in the same way"
+    assert isinstance(_decide(_spec(), "staging"), Again)
+
+
 def test_success_is_not_asked_about() -> None:
     with pytest.raises(ValueError, match="succeeded"):
         decide(_spec(), JobState(id="j", tenant="t", name="x"), ExitInfo(code=0), 0.5)

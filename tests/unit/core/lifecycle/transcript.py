@@ -91,6 +91,7 @@ class Player:
                 fence=fence, rank=int(options.get("rank", "0")), at=float(options.get("at", "0"))
             ),
             "lease-lost": inputs.LeaseLost(fence=fence, reason=" ".join(rest), ranks=ranks),
+            "verdict": inputs.VerdictDue(fence=fence),
             "assembly-over": inputs.AssemblyOver(fence=fence, reason=" ".join(rest)),
             "preempt": inputs.Preempt(
                 fence=fence, by="j9", reason=" ".join(rest), record={"preemptor": "j9", "lostGpuS": 0}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.core.limits.buckets import Buckets
+from ares.core.limits import Buckets
 
 
 def test_a_burst_then_the_rate() -> None:

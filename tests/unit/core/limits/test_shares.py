@@ -1,6 +1,6 @@
 """A tenant that has had its share waits; one that is alone does not."""
 
-from ares.core.limits.shares import TimeShares
+from ares.core.limits import TimeShares
 
 
 def shares() -> TimeShares:

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.core.limits.turns import FairTurns
+from ares.core.limits import FairTurns
 
 
 def drain(turns: FairTurns[str], first: str) -> list[str]:

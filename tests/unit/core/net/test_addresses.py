@@ -2,7 +2,7 @@
 
 import pytest
 
-from ares.core.net.addresses import Target, allowed, judged, refused, target_of
+from ares.core.net import Target, allowed, judged, refused, target_of
 
 
 @pytest.mark.parametrize(

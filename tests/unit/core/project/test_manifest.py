@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ares.api.projects import ENTRIES_MAX, PART_BYTES, ProjectEntry
-from ares.core.project.manifest import ManifestFlaw, link_flaw, parts_of, read_manifest, write_manifest
+from ares.core.project import ManifestFlaw, link_flaw, parts_of, read_manifest, write_manifest
 
 A, B = "a" * 64, "b" * 64
 MAX = 1 << 40

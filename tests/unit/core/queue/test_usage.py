@@ -1,7 +1,8 @@
 """Use that fades: half after every half-life, whatever the order in which it becomes known."""
 
+import random
 from itertools import pairwise, permutations
-from math import log
+from math import exp, log
 
 import pytest
 
@@ -81,6 +82,23 @@ def test_order_of_news_does_not_matter() -> None:
     assert found == pytest.approx([found[0]] * len(found), rel=1e-9)
 
 
+@pytest.mark.parametrize("ended_at", [1.0, 90.0])
+def test_an_end_that_is_heard_of_late_counts_for_what_was_asked_before(ended_at: float) -> None:
+    """A small sibling did not count beside a job that was thought to run on."""
+
+    def told(asked: bool) -> list[float]:
+        usage = DecayedUsage(7 * DAY)
+        usage.charge("small/t/u", 0.895, 0.0, 0.0)
+        usage.charge("mid/t/u", 100.0, 0.0, 0.0)
+        usage.begin("job", "big/t/u", Amounts(0, 0, 8000), 0.0)
+        if asked:
+            usage.normalised("mid/t/u", 100.0, TREE)
+        usage.end("job", ended_at)
+        return [usage.normalised("mid/t/u", now, TREE) for now in (101.0, HOUR)]
+
+    assert told(asked=True) == pytest.approx(told(asked=False))
+
+
 def test_end_before_the_beginning_charges_nothing() -> None:
     usage = DecayedUsage(DAY)
     usage.begin("job", "a/x/u", ONE_GPU, at=1000.0)
@@ -147,3 +165,79 @@ def test_another_profile_counts_at_once() -> None:
     before = usage.normalised("a/x/u", 0.0, TREE)
     assert usage.normalised("a/x/u", 0.0, {"a": Share(weight=4.0)}) > before
     assert usage.normalised("a/x/u", 0.0, {"silent": Share(weight=2.0)}) < before
+
+
+def _by_all_meters(usage: DecayedUsage, account: str, now: float, accounts: list[str], tree: dict[str, Share]) -> float:
+    """The same as `normalised`, by reading every account there is."""
+    known = {path for each in accounts for path in _paths(each)} | tree.keys()
+
+    def level(parent: str, path: str) -> float:
+        of_all = usage.of(parent, now)
+        if usage.of(path, now) <= 0.0 or of_all <= 0.0:
+            return 1.0
+        depth = path.count("/")
+        siblings = [
+            each for each in known if each.count("/") == depth and each.startswith(f"{parent}/" if parent else "")
+        ]
+        weights = sum(
+            tree.get(each, Share()).weight
+            for each in siblings
+            if each in tree or each == path or usage.of(each, now) >= 0.001 * of_all
+        )
+        return 2.0 ** -((usage.of(path, now) / of_all) / (tree.get(path, Share()).weight / weights))
+
+    tenant, team, user = _paths(account)
+    return (4.0 * level("", tenant) + 2.0 * level(tenant, team) + level(team, user)) / 7.0
+
+
+def _paths(account: str) -> tuple[str, str, str]:
+    tenant, team, _ = account.split("/")
+    return tenant, f"{tenant}/{team}", account
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_siblings_that_count_are_those_that_all_meters_say(seed: int) -> None:
+    chance, usage, now = random.Random(seed), DecayedUsage(DAY), 0.0
+    accounts = [f"t{tenant}/x{team}/u" for tenant in range(12) for team in range(2)]
+    trees: list[dict[str, Share]] = [TREE, {"t0": Share(weight=2.0), "t1/x0": Share(weight=3.0)}]
+    tree, running = TREE, list[str]()
+    for number in range(300):
+        now += chance.choice((0.0, 1e-9, 1.0, 600.0, HOUR, DAY, 9 * DAY))
+        what, account = chance.random(), chance.choice(accounts)
+        if what < 0.4:
+            usage.begin(str(number), account, Amounts(chance.choice((1, 1000, 64_000)), 1, 0), at=now)
+            running.append(str(number))
+        elif what < 0.7 and running:
+            late_s = chance.choice((0.0, 0.0, 1e-9, 50.0))
+            usage.end(running.pop(chance.randrange(len(running))), now - late_s)
+        elif what < 0.75:
+            usage.charge(account, 0.0, chance.choice((1.0, HOUR)), at=now)
+        elif what < 0.77:
+            tree = chance.choice(trees)
+        asked_at = now - 1000.0 if what > 0.99 else now
+        found = usage.normalised(account, asked_at, tree)
+        assert found == pytest.approx(_by_all_meters(usage, account, asked_at, accounts, tree), rel=1e-12)
+
+
+def test_one_tenant_asks_few_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage, exps = DecayedUsage(7 * DAY), _Counted()
+    for number in range(300):
+        usage.begin(str(number), f"t{number}/x/u", Amounts(1000, 1, 0), at=0.0)
+    usage.normalised("t7/x/u", DAY, TREE)
+    monkeypatch.setattr("ares.core.queue.usage.exp", exps)
+    for number in range(300):
+        usage.end(str(number), DAY + 60.0 * number)
+        usage.normalised("t7/x/u", DAY + 60.0 * number, TREE)
+    # Read whole, they would be 300 each time.
+    assert exps.calls < 30 * 300
+
+
+class _Counted:
+    """The exponential, and how often it was asked for: once for each meter that is read."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, value: float) -> float:
+        self.calls += 1
+        return exp(value)

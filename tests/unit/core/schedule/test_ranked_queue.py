@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from ares.api.decisions import Promise
+from ares.core.ask import Ask
 from ares.core.capacity.fit import Evaluations
 from ares.core.capacity.node_slice import NodeSlice
-from ares.core.capacity.node_table import Bools
+from ares.core.capacity.node_table import Ints
 from ares.core.queue.factors import rank
 from ares.core.queue.heads import about, estimable
 from ares.core.queue.waiting import WaitingQueue, facts_of
@@ -118,22 +119,23 @@ def test_accounts_that_left_do_not_stay_in_the_columns() -> None:
 
 
 class _Counted:
-    """How many exact ranks were made, and of how many rows filters were asked."""
+    """How many exact ranks were made, and how many rows had changed for an ask."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ranks = self.rows = 0
-        key, passes = RankedQueue._key, Evaluations.passes  # pyright: ignore[reportPrivateUsage]
+        key, behind = RankedQueue._key, Evaluations._behind  # pyright: ignore[reportPrivateUsage]
 
         def counted_key(queue: RankedQueue, turn: object) -> object:
             self.ranks += 1
             return key(queue, turn)  # type: ignore[arg-type]
 
-        def counted_passes(evaluations: Evaluations, found: object, rows: NodeSlice) -> Bools:
-            self.rows += len(rows)
-            return passes(evaluations, found, rows)  # type: ignore[arg-type]
+        def counted_behind(evaluations: Evaluations, ask: Ask, caught_up: int) -> Ints | slice:
+            rows = behind(evaluations, ask, caught_up)
+            self.rows += evaluations.table.used if isinstance(rows, slice) else len(rows)
+            return rows
 
         monkeypatch.setattr(RankedQueue, "_key", counted_key)
-        monkeypatch.setattr(Evaluations, "passes", counted_passes)
+        monkeypatch.setattr(Evaluations, "_behind", counted_behind)
 
     def start(self) -> None:
         self.ranks = self.rows = 0
@@ -169,6 +171,24 @@ def test_a_cycle_costs_what_its_news_cost(monkeypatch: pytest.MonkeyPatch) -> No
     assert few.rows
     assert more_nodes.rows <= 2 * few.rows, "of ten times as many nodes"
     assert more_jobs.rows <= 2 * few.rows
+
+
+def test_columns_are_scored_once_for_each_kind_of_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of many kinds by turns: what each changes is few rows, and these are scored one by one."""
+    made = cluster(*(node(f"n{at}", cpu=8, memory=64) for at in range(100)))
+    for number in range(200):
+        made.enqueue(state(f"j{number:03}", at=NOW - 9000.0 + number), spec(cpu=2, memory=10 + number % 10))
+    weighed: list[int] = []
+    weigh = Evaluations.weigh
+
+    def counted(evaluations: Evaluations, rows: NodeSlice) -> object:
+        weighed.append(len(rows))
+        return weigh(evaluations, rows)
+
+    monkeypatch.setattr(Evaluations, "weigh", counted)
+    assert len(cycle(made, NOW).placed) == 200
+    assert len(weighed) == 10
+    assert min(weighed) > 90
 
 
 def test_few_of_many_classes_get_an_exact_rank(monkeypatch: pytest.MonkeyPatch) -> None:

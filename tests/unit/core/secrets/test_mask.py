@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ares.core.secrets.mask import LINES_MAX, MASK, Masker, forms
+from ares.core.secrets import LINES_MAX, MASK, Masker, forms
 
 # Few letters, so that values overlap, repeat and begin within each other.
 TEXTS = st.binary(max_size=12)

@@ -24,6 +24,12 @@ def node(name: str, *, sandbox: list[str] = WELL, ready: bool = True, gpus: tupl
     return {"name": name, "info": info, "ready": ready}
 
 
+def planners(*, lost: int = 0, parts: int = 0, conflicts: int = 0) -> dict[str, str]:
+    """What a leader with several planners says."""
+    counts = {"planners": 4, "planners_lost": lost, "plan_parts": parts, "plan_conflicts": conflicts}
+    return {"leading": "yes", **{name: str(count) for name, count in counts.items()}}
+
+
 def answers(stub: Stub, *nodes: dict[str, Any], checks: dict[str, str] = CHECKS) -> None:
     stub.on("GET", "/readyz", {"status": "ready", "checks": checks})
     stub.on("GET", "/v1/whoami", ME)
@@ -60,6 +66,8 @@ def test_all_is_well(stub: Stub, ares: Ares) -> None:
         ([node("a")], {"leader": "none"}, "leader", "failed", "wait"),
         ([node("a")], {"plugins": "refused: x"}, "plugins", "warning", "ares plugins"),
         ([node("a")], {"records_set_aside": "2"}, "records", "warning", "ares verify"),
+        ([node("a")], planners(lost=1), "planners", "warning", "replaced within seconds"),
+        ([node("a")], planners(parts=1000, conflicts=201), "planners", "warning", "fewer planners"),
     ],
 )
 def test_each_trouble_has_a_name_and_a_mend(
@@ -71,6 +79,13 @@ def test_each_trouble_has_a_name_and_a_mend(
     assert (told[0], fix in told[1]) == (status, True), done.out
     assert done.code == (1 if status == "failed" else 0)
     assert check in ares("doctor", "-o", "name").out.split()
+
+
+@pytest.mark.usefixtures("now")
+@pytest.mark.parametrize(("parts", "conflicts"), [(1000, 199), (90, 80), (0, 0)])
+def test_planners_that_seldom_collide_are_well(stub: Stub, ares: Ares, parts: int, conflicts: int) -> None:
+    answers(stub, node("a"), checks={**CHECKS, **planners(parts=parts, conflicts=conflicts)})
+    assert found(ares("doctor", "-o", "json"))["planners"] == ("ok", "")
 
 
 def test_a_server_that_is_not_ready_says_what_it_lacks(stub: Stub, ares: Ares) -> None:

@@ -1,7 +1,7 @@
 """The drawing of a workflow."""
 
 from ares.api.flows import FlowDetail, FlowEdge, FlowJob
-from ares.edge.cli.render.flow_graph import drawing
+from ares.edge.cli.commands.flow import drawing
 
 
 def _flow(*jobs: FlowJob) -> FlowDetail:

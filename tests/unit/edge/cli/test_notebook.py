@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ares.edge.cli.notebook import JupyterServer, server_in
+from ares.edge.cli.forwarding import JupyterServer, server_in
 
 
 @pytest.mark.parametrize(

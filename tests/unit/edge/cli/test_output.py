@@ -12,8 +12,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ares.edge.cli.render.log_lines import TerminalFilter
 from ares.edge.cli.render.table import layout
-from ares.edge.cli.render.terminal import TerminalFilter
 from ares.edge.cli.render.text import cpus, duration, memory, printable
 from ares.model.isolation import BOX
 from tests.unit.edge.client.stub import JOB, Stub, detail, state

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from ares.check.replay.checker import Checker
-from ares.check.replay.verdict import ReplayVerdict
+from ares.check.replay.rules import ReplayVerdict
 from ares.model.profile import Profile
 from ares.sim.report.metrics import METRICS, words_of
-from ares.sim.report.table import JOB_COLUMNS
+from ares.sim.report.report import JOB_COLUMNS
 from tests.unit.edge.cli.conftest import Ares
 from tests.unit.sim.written import NODES, table
 

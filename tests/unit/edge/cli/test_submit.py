@@ -148,7 +148,7 @@ def test_a_file_from_stdin(taking: Stub, ares: Ares, elsewhere: Path, monkeypatc
     ("name", "text", "says"),
     [
         ("j.yaml", "command: [x]\ngpuss: 1\n", "unknown key gpuss\nfix: did you mean gpus?"),
-        ("j.yaml", "command: [x]\ngpus: 1\ngpus: 2\n", "the key 'gpus' stands twice, line 1"),
+        ("j.yaml", "command: [x]\ngpus: 1\ngpus: 2\n", "the key 'gpus' stands twice, line 3"),
         ("j.yaml", "command: [x\n", "j.yaml cannot be read: line 2, column 1: while parsing a flow sequence, expected"),
         ("j.yaml", "- a\n- b\n", "j.yaml does not hold a job"),
         ("j.yaml", "", "j.yaml does not hold a job"),

@@ -8,7 +8,7 @@ import pytest
 
 from ares.check.replay.trace import Trace, TraceJob, node
 from ares.model.job import JobSpec, Resources
-from ares.sim.learn.train import CannotTrain, samples_of, score, train
+from ares.sim.learn import CannotTrain, samples_of, score, train
 
 ROOT = Path(__file__).parents[4]
 # In a process of its own: what trains is heavy.
@@ -17,7 +17,7 @@ import random, warnings
 warnings.simplefilter("ignore")
 import numpy as np
 from ares.core.forecast.trees import Forest
-from ares.sim.learn import train as module
+import ares.sim.learn as module
 from tests.unit.sim.learn.test_train import trace
 
 kept = {}

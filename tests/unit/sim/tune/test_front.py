@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ares.sim.tune.front import beaten, best
+from ares.sim.tune.search import beaten, best
 
 TABLES = st.integers(1, 4).flatmap(
     lambda aims: st.integers(1, 25).flatmap(lambda count: arrays(np.float64, (count, aims), elements=st.integers(0, 5)))

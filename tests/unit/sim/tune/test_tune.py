@@ -11,8 +11,8 @@ from ares.sim.study.runs import StudyRunner, Task
 from ares.sim.study.study import Source, StudyWorld
 from ares.sim.traces.engine import ReplayOptions
 from ares.sim.traces.policies import POLICIES, policy
-from ares.sim.tune.front import AIMS, aims, beaten, costs
 from ares.sim.tune.page import figures, front_rows, report, verdict
+from ares.sim.tune.search import AIMS, aims, beaten, costs
 from ares.sim.tune.tune import WEEK_S, Goal, TooShort, Tuned, base_policy, choose, split, tune
 from tests.unit.sim.written import NODES, table
 

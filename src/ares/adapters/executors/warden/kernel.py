@@ -8,7 +8,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 NEWNS: Final = 0x00020000
@@ -215,8 +215,8 @@ def signal_fd(numbers: Sequence[int]) -> int:
     return _call("signalfd", -1, ctypes.byref(mask), os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def descendants(root: int) -> list[int]:
-    """Every process below `root`, from one walk over /proc."""
+def descendants(root: int, spared: Collection[int] = ()) -> list[int]:
+    """Every process below `root`, from one walk over /proc; without `spared` and what is below them."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -228,15 +228,29 @@ def descendants(root: int) -> list[int]:
             children.setdefault(parent, []).append(int(entry))
     found, ahead = list[int](), [root]
     while ahead:
-        below = children.get(ahead.pop(), [])
+        below = [pid for pid in children.get(ahead.pop(), []) if pid not in spared]
         found += below
         ahead += below
     return found
 
 
-def kill(pid: int) -> None:
-    """Kills a process. One that has ended, or belongs to another user, is left alone."""
+def catching(signum: int, root: int, spared: Collection[int]) -> list[int]:
+    """Those of them that have a handler for the signal."""
+    found = list[int]()
+    for pid in descendants(root, spared):
+        try:
+            with open(f"/proc/{pid}/status", "rb") as file:
+                caught = next((int(line.split()[1], 16) for line in file if line.startswith(b"SigCgt:")), 0)
+        except OSError:
+            continue
+        if caught >> (signum - 1) & 1:
+            found.append(pid)
+    return found
+
+
+def kill(pid: int, signum: int = signal.SIGKILL) -> None:
+    """Signals a process. One that has ended, or belongs to another user, is left alone."""
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, signum)
     except (ProcessLookupError, PermissionError):
         return

@@ -1,7 +1,8 @@
-"""A slot's own cgroup, reused from attempt to attempt."""
+"""A slot's own cgroup, reused from attempt to attempt, and its resource limits, which each attempt inherits."""
 
 import contextlib
 import os
+import resource
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -32,6 +33,8 @@ class CgroupLimits:
         }
         self._reclaim = list(paths.get("reclaim", ()))
         self._now: dict[str, str] = {}
+        # What was last read of each file of events, and the count in it: most attempts change neither.
+        self._counted: dict[int, tuple[bytes, int]] = {}
         self._kills, self._refused = self._count("oom", b"oom_kill "), self._count("crowd", b"max ")
 
     def apply(self, kind: str, value: str) -> None:
@@ -92,11 +95,15 @@ class CgroupLimits:
 
     def _count(self, kind: str, name: bytes) -> int:
         """How often an event has happened in the group."""
+        total = 0
         for fd in self._reads[kind]:
-            for line in os.pread(fd, 4096, 0).splitlines():
-                if line.startswith(name):
-                    return int(line.split()[1])
-        return 0
+            text = os.pread(fd, 4096, 0)
+            before = self._counted.get(fd)
+            if before is None or before[0] != text:
+                found = [int(line.split()[1]) for line in text.splitlines() if line.startswith(name)]
+                before = self._counted[fd] = (text, sum(found))
+            total += before[1]
+        return total
 
     def killed_for_memory(self) -> bool:
         before, self._kills = self._kills, self._count("oom", b"oom_kill ")
@@ -129,3 +136,32 @@ def _move(paths: Sequence[str]) -> None:
     for path in paths:
         with open(path, "w") as file:
             file.write("0")
+
+
+_ALL: Final = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
+
+
+class Bounds:
+    def __init__(self) -> None:
+        self._own = {which: resource.getrlimit(which) for which in _ALL}
+
+    def set(self, which: int, value: int, *, final: bool) -> None:
+        """Sets a limit on the slot, which needs no more than its attempt. `final`: the attempt cannot raise it again.
+        Raises ValueError when the slot cannot have that much any more."""
+        # After each attempt they are as the slot set them: see `kept`. Another user's attempt cannot change them.
+        _, hard = self._own[which]
+        soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        wanted = (soft, soft if final else hard)
+        if self._own[which] != wanted:
+            resource.setrlimit(which, wanted)
+            self._own[which] = wanted
+
+    def kept(self) -> bool:
+        """Undoes what an attempt of the slot's own user may have changed. False when that fails."""
+        try:
+            for which, wanted in self._own.items():
+                if resource.getrlimit(which) != wanted:
+                    resource.setrlimit(which, wanted)
+        except (OSError, ValueError):
+            return False
+        return True

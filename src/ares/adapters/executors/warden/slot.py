@@ -16,8 +16,9 @@ from typing import Any, Final, NoReturn
 from ares.adapters.executors.warden import kernel, mounts, privileges, sandbox
 from ares.adapters.executors.warden.keeper import EntryOrder, keep
 from ares.adapters.executors.warden.launch import spawn
-from ares.adapters.executors.warden.limits import SLOT_OVERHEAD_MIB, CgroupLimits
+from ares.adapters.executors.warden.limits import SLOT_OVERHEAD_MIB, Bounds, CgroupLimits
 from ares.adapters.executors.warden.placement import Inherited, Pin
+from ares.adapters.executors.warden.stderr import StderrRelay, appending
 from ares.adapters.executors.warden.wire import (
     CREDENTIALS,
     DEADLINE,
@@ -26,38 +27,6 @@ from ares.adapters.executors.warden.wire import (
     receive,
     receive_files,
 )
-
-# ---- resource limits: the slot sets its own for each attempt, which inherits them
-
-
-_ALL: Final = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
-
-
-class Bounds:
-    def __init__(self) -> None:
-        self._own = {which: resource.getrlimit(which) for which in _ALL}
-
-    def set(self, which: int, value: int, *, final: bool) -> None:
-        """Sets a limit on the slot, which needs no more than its attempt. `final`: the attempt cannot raise it again.
-        Raises ValueError when the slot cannot have that much any more."""
-        # After each attempt they are as the slot set them: see `kept`. Another user's attempt cannot change them.
-        _, hard = self._own[which]
-        soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        wanted = (soft, soft if final else hard)
-        if self._own[which] != wanted:
-            resource.setrlimit(which, wanted)
-            self._own[which] = wanted
-
-    def kept(self) -> bool:
-        """Undoes what an attempt of the slot's own user may have changed. False when that fails."""
-        try:
-            for which, wanted in self._own.items():
-                if resource.getrlimit(which) != wanted:
-                    resource.setrlimit(which, wanted)
-        except (OSError, ValueError):
-            return False
-        return True
-
 
 # A sleep does not count the time of a suspended machine, and a deadline does: no sleep is longer than this.
 DEADLINE_CHECK_S: Final = 1.0
@@ -97,12 +66,16 @@ class WardenSlot:
         self._poll.register(agent, select.POLLIN)
         self._poll.register(self._signals, select.POLLIN)
         self._poll.register(warden, 0)
+        self._poll_quick = select.poll()
+        self._poll_quick.register(self._signals, select.POLLIN)
         self._poll_signals = select.poll()
         self._poll_signals.register(self._signals, select.POLLIN)
         # Pages that no message has reached take no memory.
         self._received = mmap.mmap(-1, MESSAGE_BYTES_MAX, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._owner = (os.getuid(), os.getgid())
         self._bounds = Bounds()
+        # What was last set for an attempt. After each it is still so, see `_is_as_before`.
+        self._limited: tuple[Numbers, bool] | None = None
         self._cage: sandbox.Cage | None = None
         self._room = mounts.MountRoom()
         self._quick_s = QUICK_S
@@ -113,8 +86,11 @@ class WardenSlot:
         self._cpu_s = 0.0
         self._rss_kib = 0
         self._inherited = Inherited(spared=limits.holds_memory())
+        self._stderr = StderrRelay((self._poll, self._poll_quick))
         # OOM score and pin of the attempt, for sessions in it.
         self._settings: tuple[int, Pin | None] = (0, None)
+        # Of sessions in the attempt: what a session runs is told nothing.
+        self._keepers = set[int]()
 
     def serve(self) -> None:
         """Runs attempts until the agent closes the socket."""
@@ -154,6 +130,7 @@ class WardenSlot:
         env: dict[str, str],
         cwd: str,
         log_path: str,
+        stderr_path: str,
         limits: Numbers,
         deadline: float,
         oom_score_adj: int,
@@ -172,17 +149,18 @@ class WardenSlot:
             self.end()
             return
         try:
-            self._limit(*limits, final=less.sandbox)
+            self._limit_to(limits, final=less.sandbox)
             self._room.lend(folders)
             if less.uid >= 0:
                 for folder in folders:
                     privileges.give(folder, less.uid)
             with (
                 _opened(cwd, log_path, less.uid) as log,
+                self._stderr.lent(log_path, stderr_path, less.uid) as stderr,
                 self._inherited.taken_on(oom_score_adj, less.sandbox, pin, log),
                 privileges.starting_as(less.uid),
             ):
-                self._main = _spawned(argv, env, cwd, self._null, log, less.uid)
+                self._main = _spawned(argv, env, cwd, (self._null, log, stderr), less.uid)
         except (OSError, ValueError) as error:
             self._room.take_back()
             self._agent.send(b"E" + str(error).encode(errors="replace")[:4000])
@@ -190,15 +168,16 @@ class WardenSlot:
         self._settings = (oom_score_adj, pin)
         self._cpu_s, self._rss_kib, self._alone = 0.0, 0, False
         began = kernel.boottime()
-        expired, quick = False, self._ends_soon(deadline - began)
+        expired, quick = False, self._ends_soon(began, min(began + self._quick_s, deadline))
         if not quick:
             self._send(b"S", self._main)
             expired = self._watch(deadline, limits[2])
         if not self._alone:
             self._sweep()
+        kept = self._stderr.finish()
         self._limits.back()
-        oom, crowded, retire = self._limits.killed_for_memory(), self._limits.crowded(), not self._is_as_before(less)
-        tag = b"Q" if quick else b"F"
+        oom, crowded = self._limits.killed_for_memory(), self._limits.crowded()
+        tag, retire = b"Q" if quick else b"F", not (kept and self._is_as_before(less))
         self._agent.send(FINISHED.pack(tag, self._status, oom, crowded, expired, retire, self._rss_kib, self._cpu_s))
         # After the message, so that the report does not wait for it. No process of the attempt is left.
         self._room.take_back()
@@ -222,12 +201,28 @@ class WardenSlot:
         kept = less.uid >= 0 or (self._bounds.kept() and self._inherited.kept())
         return kept and self._room.emptied() and not self._limits.spoiled()
 
-    def _ends_soon(self, left_s: float) -> bool:
+    def _ends_soon(self, now: float, until: float) -> bool:
         """Whether the attempt ends at once. Its start and end then go in one message, which halves the work."""
-        if self._poll_signals.poll(max(0.0, min(self._quick_s, left_s)) * 1000):
+        while self._main and now < until and (ready := self._poll_quick.poll((until - now) * 1000)):
+            for fd, _ in ready:
+                self._hear(fd)
+            now = kernel.boottime() if self._main else until
+        return not self._main
+
+    def _hear(self, fd: int) -> None:
+        """A child has ended, or the attempt wrote to stderr for the first time."""
+        if fd == self._signals:
             self._read_signals()
             self._reap(os.WNOHANG)
-        return not self._main
+        elif self._main:
+            # Otherwise it has ended too, and the rest is read without a thread.
+            self._stderr.begin()
+
+    def _limit_to(self, limits: Numbers, *, final: bool) -> None:
+        if self._limited != (limits, final):
+            self._limited = None
+            self._limit(*limits, final=final)
+            self._limited = (limits, final)
 
     def _limit(
         self,
@@ -267,11 +262,10 @@ class WardenSlot:
             left = min(inf if expired else deadline, aside_at) - now
             timeout = None if left > 1e9 else max(0.0, min(left, DEADLINE_CHECK_S)) * 1000
             for fd, _ in self._poll.poll(timeout):
-                if fd == self._signals:
-                    self._read_signals()
-                    self._reap(os.WNOHANG)
-                elif fd == self._warden:
+                if fd == self._warden:
                     self.end()
+                elif fd != self._agent.fileno():
+                    self._hear(fd)
                 else:
                     deadline = self._command(*receive_files(self._agent), deadline)
         return expired
@@ -284,6 +278,9 @@ class WardenSlot:
             # The process may have ended, or left its process group.
             with contextlib.suppress(OSError):
                 os.killpg(self._main, message[1])
+        elif kind == b"T":
+            for pid in kernel.catching(message[1], os.getpid(), self._keepers):
+                kernel.kill(pid, message[1])
         elif kind == b"K":
             self._kill_all()
         elif kind == b"N" and files:
@@ -297,8 +294,9 @@ class WardenSlot:
         slot = os.getpid()
         # Where there can be no further process, the agent sees the end of the keeper's socket.
         with contextlib.suppress(OSError):
-            if os.fork() == 0:
+            if (keeper := os.fork()) == 0:
                 self._become_keeper(order, files, slot)
+            self._keepers.add(keeper)
         for fd in files:
             os.close(fd)
 
@@ -307,6 +305,7 @@ class WardenSlot:
         assert cage is not None, "an attempt runs here"
         self._agent.close()
         os.close(self._signals)
+        self._stderr.close()
         try:
             self._limits.join()
             self._inherited.renew()
@@ -324,6 +323,7 @@ class WardenSlot:
                     return True
                 self._cpu_s += usage.ru_utime + usage.ru_stime
                 self._rss_kib = max(self._rss_kib, usage.ru_maxrss)
+                self._keepers.discard(pid)
                 if pid == self._main:
                     self._main, self._status = 0, status
         except ChildProcessError:
@@ -348,7 +348,8 @@ class WardenSlot:
             return
         while self._reap(os.WNOHANG):
             self._kill_all()
-            self._poll.poll(10)
+            # Nothing else is waited for: what the agent or the attempt wrote would end the wait at once, each time.
+            self._poll_signals.poll(10)
             self._read_signals()
 
     def end(self) -> None:
@@ -358,11 +359,11 @@ class WardenSlot:
         os._exit(0)
 
 
-def _spawned(argv: list[str], env: dict[str, str], cwd: str, null: int, log: int, uid: int) -> int:
+def _spawned(argv: list[str], env: dict[str, str], cwd: str, files: tuple[int, int, int], uid: int) -> int:
     if uid >= 0 and not os.access(cwd, os.X_OK):
         # The slot itself can enter it, but the attempt's user cannot.
         raise ValueError(f"cannot enter the working directory {cwd}: Permission denied for user {uid}")
-    actions = ((os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2))
+    actions = tuple((os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(files))
     return spawn(argv, env, actions, other_user=uid >= 0)
 
 
@@ -374,14 +375,8 @@ def _opened(cwd: str, log_path: str, uid: int) -> Generator[int, None, None]:
     except OSError as error:
         raise ValueError(f"cannot enter the working directory {cwd}: {error.strerror}") from None
     try:
-        log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        if uid >= 0 and os.fstat(log).st_uid != uid:
-            os.fchown(log, uid, uid)
-    except OSError as error:
-        raise ValueError(f"cannot write the log {log_path}: {error.strerror}") from None
-    try:
-        yield log
+        with appending(log_path, uid) as log:
+            yield log
     finally:
-        os.close(log)
         # An idle slot must not keep the directory of an attempt busy.
         os.chdir("/")

@@ -1,6 +1,6 @@
 """The protocol between the agent and its slots. Standard library only, like everything in this folder.
 
-agent -> slot   L launch (marshal) · S signal number · D new deadline · K kill
+agent -> slot   L launch (marshal) · S signal number · T the same, for those with a handler · D new deadline · K kill
                 N new session (marshal), with its keeper's socket and the command's stdin, stdout and stderr
 slot -> agent   R ready · S started · E error text · B error text, and it ends · X expired before the start
                 F finished · Q started and finished

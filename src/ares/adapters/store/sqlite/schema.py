@@ -10,7 +10,7 @@ import apsw
 
 from ares.adapters.store import epoch
 from ares.adapters.store.sqlite import mark
-from ares.adapters.store.sqlite.log import has_torn_commit
+from ares.adapters.store.sqlite.mark import has_torn_commit
 from ares.adapters.store.sqlite.seal import (
     Damaged,
     damaged_rows,

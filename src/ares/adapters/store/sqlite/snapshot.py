@@ -20,8 +20,7 @@ from ares.adapters.store.limits import prefix_end
 from ares.adapters.store.sqlite.batch import AFTER_ALL
 from ares.adapters.store.sqlite.schema import check_schema, damage_of, read_revision
 from ares.adapters.store.sqlite.sql import Connection, connect
-from ares.ports.snapshot import Progress
-from ares.ports.store import KV, StoreError
+from ares.ports.store import KV, Progress, StoreError
 
 _BUSY_MS = 5_000
 _PAGES_PER_STEP = 8_192

@@ -155,13 +155,15 @@ class Guarded(Rule):
         else:
             return
         for rank in ranks:
-            self._ran(step.job, entry.kind, Rank(step.job, fence, rank))
+            self._ran(step.job, entry.kind, Rank(step.job, fence, rank), failed=entry.data.failure is not None)
 
-    def _ran(self, job: str, kind: str, rank: Rank) -> None:
+    def _ran(self, job: str, kind: str, rank: Rank, *, failed: bool) -> None:
         if rank not in self.scene.started:
             self.blame(job, f"{kind} was accepted, and no process of {rank} ever ran")
-        elif kind in ("succeeded", "rank-exited") and self.scene.endings.get(rank) != "exit 0":
+        elif kind in ("succeeded", "rank-exited"):
             how = self.scene.endings.get(rank, "still runs")
+            if how != "still runs" and (how == "exit 0") != failed:
+                return
             self.blame(job, f"{kind} was accepted, and the process of {rank} {how}")
 
     def _is_gang(self, step: CommittedStep) -> bool:

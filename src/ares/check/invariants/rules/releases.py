@@ -33,6 +33,8 @@ class Released(Rule):
         self._born: dict[str, float] = {}
         self._decided: set[str] = set()
         self._ran: set[str] = set()
+        # Jobs whose time was over while what they need was open.
+        self._overdue: set[str] = set()
 
     def step(self, step: CommittedStep) -> None:
         after, before = step.after, step.before
@@ -46,6 +48,8 @@ class Released(Rule):
         if before is None:
             self._created(step.job, after, spec)
         for entry in step.entries:
+            if entry.kind == "overdue":
+                self._time_over(step.job, after, spec)
             if entry.kind in ("ready", "unmet"):
                 self._decision(step.job, entry.kind, after, spec, again=before is not None and before.needs_met)
         if before is not None and before.phase == "WAITING" and after.phase == "PENDING":
@@ -89,12 +93,19 @@ class Released(Rule):
         if kind == "ready" and found == "impossible" and spec.on_impossible == "run":
             return
         limit = spec.needs_timeout
-        if found == "open" and limit is not None and (limit.then == "run") == (kind == "ready"):
-            waited = self.books.t - self._born.get(job, 0.0)
-            if waited < _FAST * limit.after_s:
-                self.blame(job, f"was given up after {waited:.1f} s, it was to wait {limit.after_s:.1f} s")
+        if job in self._overdue and limit is not None and (limit.then == "run") == (kind == "ready"):
             return
         self.blame(job, f"was decided ({kind}), and what it needs is {found}")
+
+    def _time_over(self, job: str, state: State, spec: Spec) -> None:
+        """What happens after this commit may count or not; what happened before it must."""
+        self.tested += 1
+        limit, waited = spec.needs_timeout, self.books.t - self._born.get(job, 0.0)
+        if limit is None or waited < _FAST * limit.after_s:
+            long = "for ever" if limit is None else f"{limit.after_s:.1f} s"
+            self.blame(job, f"was given up after {waited:.1f} s, it was to wait {long}")
+        if self._judged(state, spec) == "open":
+            self._overdue.add(job)
 
     def hear(self, event: Event) -> None:
         if isinstance(event, Ended):

@@ -106,7 +106,7 @@ class _ByClass(_Allocation):
             return
         while len(turns) and not trial.full:
             turn = turns.first()
-            if not trial.reach(turn.job):
+            if trial.budget is not None and not trial.reach(turn.job):
                 break
             if not self._step(turn) or (len(turns) == 1 and not self._rush(turn)):
                 if self._waits(turn.job, turn.job_class):
@@ -121,11 +121,11 @@ class _ByClass(_Allocation):
 
     def _step(self, turn: RankedClass) -> bool:
         """Places the next job of the class; False when that is not possible."""
-        job_class = turn.job_class
-        found = self._next(self._round.key_of(turn.job, job_class.key))
+        job, job_class = turn.job, turn.job_class
+        found = self._next(self._round.key_of(job, job_class.key))
         if found is None:
             return False
-        self._round.note_placed(turn.job, job_class.key, job_class.id, found)
+        self._round.note_placed(job, job_class.key, job_class.id, found)
         turn.done += 1
         return True
 
@@ -140,7 +140,7 @@ class _ByClass(_Allocation):
             taken = place_many(trial.evaluations, trial.txn, job_class.key.asks[0], wanted)
             for extra in reversed(taken[wanted:]):
                 trial.txn.give(extra)
-            jobs = [job_of(job_class.line.nth(turn.done + at)) for at in range(min(wanted, len(taken)))]
+            jobs = job_class.line.jobs(turn.done, min(wanted, len(taken)))
             trial.note_run(jobs, job_class.key, job_class.id, taken[:wanted])
             turn.done += len(jobs)
             if not jobs:
@@ -149,9 +149,11 @@ class _ByClass(_Allocation):
 
     def _leave(self, turn: RankedClass) -> None:
         job_class, reserved = turn.job_class, self._round.cluster.reserved
-        line = (job_of(job_class.line.nth(at)) for at in range(turn.done, len(job_class.line)))
-        # Room is being made for some of these jobs: the next job need not wait until they have it.
-        first = next((job for job in line if job not in reserved), job_of(job_class.line.nth(turn.done)))
+        first = turn.job
+        if reserved:
+            line = (job_of(job_class.line.nth(at)) for at in range(turn.done, len(job_class.line)))
+            # Room is being made for some of these jobs: the next job need not wait until they have it.
+            first = next((job for job in line if job not in reserved), first)
         self._round.left[job_class.id] = LeftOut(
             class_id=job_class.id, jobs=len(job_class.line) - turn.done, first_job=first
         )

@@ -170,6 +170,7 @@ class BackfillPass:
         if len(self._round.promises) < self._policy.reservations or self._waiting.gap_of(job) is not None:
             return False
         if self._look.too_large(job_class):
+            self.closed.add(job_class.id)
             return True
         runs_s = self._round.runs_of(job)
         return runs_s >= self._refused.get(job_class.id, _EVER) or not self._look.may_fit(job_class, runs_s)

@@ -28,6 +28,8 @@ _DOMAINS_MAX = 8
 
 def evict(rule: Rule, trial: Trial) -> None:
     """Makes room for the first job of each class left out, in the order they were left out."""
+    if not any(trial.cluster.preemptible.values()):
+        return
     counted: Census | None = None
     going = {job for eviction in trial.evictions for job in eviction.victims}
     tries = 0

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from copy import copy
-from dataclasses import replace
 from math import inf
 
 import numpy as np
+from msgspec.structs import replace
 
 from ares.core.ask import Ask
 from ares.core.capacity.holding import Holding, held_by

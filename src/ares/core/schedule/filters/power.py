@@ -7,7 +7,7 @@ from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.power import UNLIMITED, needed
 from ares.core.capacity.rule import Filter, Miss, of_nodes
-from ares.core.energy.model import MICRO
+from ares.core.energy import MICRO
 
 
 def passes(rows: NodeSlice) -> Bools | None:

@@ -1,9 +1,13 @@
 """Fragmentation: idle GPUs should stay good for the jobs that are common here."""
 
+from bisect import bisect_left, bisect_right
+
 import numpy as np
 
-from ares.core.capacity.node_slice import NodeSlice, Typical
-from ares.core.capacity.node_table import WHOLE, Floats, Ints
+from ares.core.ask import Ask
+from ares.core.capacity.node_slice import ClusterFacts, NodeSlice, Typical
+from ares.core.capacity.node_table import WHOLE, Floats, Ints, NodeTable
+from ares.core.capacity.rule import SingleRow
 
 # What counts how much, found on the public trace of `bench/fgd`: idle GPU that common jobs could not use because the
 # node's CPUs run out first, because what is left of a device is too small, and because too few whole ones are left.
@@ -35,6 +39,22 @@ def score(rows: NodeSlice) -> Floats | None:
     saved += _PIECES * pieces
     saved += _SETS * beyond
     return 0.5 + 0.5 * saved / (1.0 + np.abs(saved))
+
+
+def of_row(table: NodeTable, facts: ClusterFacts, ask: Ask, seen: SingleRow) -> float | None:
+    """For asks with whole GPUs or none."""
+    if not facts.typical:
+        return None
+    common = _LATEST.tables(facts.typical, table.gpus_wide)
+    kind = common.kind_of(table, seen.row)
+    idle, cpu, whole = seen.gpu_idle_milli, seen.cpu_free, seen.gpus_whole
+    idle_after, cpu_after = max(idle - ask.gpus_milli, 0), max(cpu - ask.cpu_milli, 0)
+    stranded, beyond = common.of_row(kind, idle, cpu, whole)
+    stranded_after, beyond_after = common.of_row(kind, idle_after, cpu_after, max(whole - ask.gpus, 0))
+    saved = _STRANDED * (stranded - stranded_after)
+    saved += _PIECES * (ask.gpus * common.pieces.item(kind, WHOLE))
+    saved += _SETS * (beyond - beyond_after)
+    return 0.5 + 0.5 * saved / (1.0 + abs(saved))
 
 
 def _on_devices(rows: NodeSlice, pieces: Floats, kind: Ints | int) -> tuple[Floats | float, Ints | int]:
@@ -70,6 +90,8 @@ class _Common:
         # GPUs for each CPU, ascending; CPUs at which one more set of several whole GPUs can be used.
         self._ratios = np.array([_ratio(shape) for shape in self._shapes])
         self._steps = np.array(sorted({step for at in self._several for step in self._sets_at(at)}), np.int64)
+        self._ratio_list: list[float] = self._ratios.tolist()
+        self._step_list: list[int] = self._steps.tolist()
         self._number: dict[int, int] = {}
         self._idle_counts: Floats = np.empty((0, len(shapes) + 1))
         self._cpu_counts: Floats = np.empty((0, len(shapes) + 1))
@@ -89,6 +111,23 @@ class _Common:
             if mask not in self._number:
                 self._add(mask)
         return np.array([self._number[mask] for mask in found.tolist()], np.int64)[which]
+
+    def kind_of(self, table: NodeTable, row: int) -> int:
+        """The same of one row."""
+        if not self._wishes:
+            return 0
+        mask = 0
+        for number, (model, memory) in enumerate(self._wishes):
+            mask |= (table.answer_masks(model, memory).item(row) != 0) << number
+        if mask not in self._number:
+            self._add(mask)
+        return self._number[mask]
+
+    def of_row(self, kind: int, idle: int, cpu: int, whole: int) -> tuple[float, float]:
+        """`_stranded` and `_beyond_sets` of one row."""
+        at = bisect_left(self._ratio_list, idle / max(cpu, 1))
+        stranded = (idle * self._idle_counts.item(kind, at) - cpu * self._cpu_counts.item(kind, at)) / WHOLE
+        return stranded, self._beyond.item(kind, bisect_right(self._step_list, cpu), whole)
 
     def now_and_after(
         self, kind: Ints | int, idle: tuple[Ints, Ints], cpu: tuple[Ints, Ints], whole: tuple[Ints, Ints]

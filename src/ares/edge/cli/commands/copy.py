@@ -29,10 +29,9 @@ def cp(ctx: click.Context, source: str, target: str, rank: int) -> None:
     """
     import asyncio
 
-    from ares.edge.cli.file_copy import FileCopy, local_name
-    from ares.edge.cli.session import async_client
+    from ares.edge.cli.session import FileCopy, async_client, local_name
     from ares.edge.client.job_session import attached
-    from ares.model.entry.job_session import SessionSpec
+    from ares.model.job_session import SessionSpec
 
     outward, inward = _REMOTE.fullmatch(source), _REMOTE.fullmatch(target)
     if bool(outward) == bool(inward):

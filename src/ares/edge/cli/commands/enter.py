@@ -9,7 +9,7 @@ from ares.edge.cli.connect import connect, find_job, job_argument
 from ares.edge.cli.options import keys_option, rank_option
 
 if TYPE_CHECKING:
-    from ares.model.entry.job_session import SessionExit, SessionView
+    from ares.model.job_session import SessionExit, SessionView
 
 
 @click.command("exec", context_settings={"allow_interspersed_args": False})
@@ -34,7 +34,7 @@ def exec(  # noqa: A001 - the name of the command
     The exit code is the command's own; 255 when the session was lost. A connection that breaks is made again.
     """
     from ares.edge.cli.session import enter, exit_code, terminal_size
-    from ares.model.entry.job_session import SessionSpec
+    from ares.model.job_session import SessionSpec
 
     if tty and stdin and not os.isatty(0):
         raise click.UsageError("the input is not a terminal; leave out -t", ctx)

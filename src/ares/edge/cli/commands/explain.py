@@ -37,9 +37,9 @@ def explain(ctx: click.Context, job: str, watch: bool, output: str) -> None:
 
 def _once(client: "Client", job_id: str, output: str, *, clear: bool) -> bool:
     """Prints it; whether the job still waits."""
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import predictions
 
-    call = calls.explain(job_id)
+    call = predictions.explain(job_id)
     with of_one_job(client, job_id, "a place in the queue"):
         raw: Any = client.send(call.raw())
     if clear:

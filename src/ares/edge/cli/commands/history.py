@@ -35,9 +35,9 @@ def history(ctx: click.Context, name: str) -> None:
 def _lines(client: "Client") -> Iterator[str]:
     import json
 
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import calls, operator
 
-    for node in client.send(calls.nodes().raw())["nodes"]:
+    for node in client.send(operator.nodes().raw())["nodes"]:
         yield json.dumps({"node": node["info"]})
     known: tuple[str, Any] = "", None
     for state in client.list(phase=_ENDED, sort="submitted", page=1000):

@@ -76,10 +76,10 @@ def logout() -> None:
 def whoami(ctx: click.Context, output: str) -> None:
     """Prints as whom you act, and what you may do."""
     from ares.edge.cli.render.table import print_records
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import identity
 
     client = connect(ctx)
-    who = answer(client, calls.whoami(), output, lambda answer: [answer["user"] or answer["tokenId"]])
+    who = answer(client, identity.whoami(), output, lambda answer: [answer["user"] or answer["tokenId"]])
     if who is None:
         return
     for label, value in _facts(who, time.time()):

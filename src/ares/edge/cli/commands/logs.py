@@ -1,17 +1,22 @@
 """`ares logs`."""
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ares.edge.cli.connect import connect, find_job, jobs_argument
 from ares.edge.cli.options import read_moment
-from ares.edge.cli.render.terminal import TerminalFilter
+from ares.edge.cli.render.log_lines import TerminalFilter
+from ares.edge.cli.render.text import use_colour
 
 if TYPE_CHECKING:
-    from ares.api.jobs import JobDetail
+    from collections.abc import Iterator
+
+    from ares.api.jobs import JobDetail, LogStream, StreamedLog
     from ares.edge.cli.render.log_lines import LineWriter, LogSource
+    from ares.edge.client.logs import LogWish
     from ares.edge.client.sync import Client
 
 # Sources that are followed side by side; more wait until one of them has ended.
@@ -19,6 +24,7 @@ AT_ONCE = 32
 # Tasks and ranks that one command shows.
 SOURCES_MAX = 1000
 ALL_RANKS = -1
+_RED, _PLAIN = "\x1b[31m", "\x1b[39m"
 _WAITING = ("WAITING", "PENDING", "RETRYING", "PREEMPTED")
 
 
@@ -46,49 +52,57 @@ class RankType(click.ParamType[Any]):
     show_default=True,
     help="Of this process of a parallel job, or of all.",
 )
+@click.option("--stdout", is_flag=True, help="Only what was written to stdout.")
+@click.option("--stderr", is_flag=True, help="Only what was written to stderr.")
 @click.option("--prefix/--no-prefix", default=None, help="Begin lines with their job and rank.  [default: if several]")
 @click.option("-o", "--output", type=click.Choice(("text", "json")), default="text", show_default=True,
-              help="json: an object {job, rank, line} for each line.")  # fmt: skip
+              help="json: an object {job, rank, stream, line} for each line.")  # fmt: skip
 @click.pass_context
 def logs(
     ctx: click.Context, jobs: tuple[str, ...], follow: bool, tail: int | None, since: float | None, grep: str,
-    attempt: int | None, rank: int, prefix: bool | None, output: str,
+    attempt: int | None, rank: int, stdout: bool, stderr: bool, prefix: bool | None, output: str,
 ) -> None:  # fmt: skip
-    """Prints what jobs wrote to their stdout and stderr.
+    """Prints what jobs wrote to stdout and stderr, or to one of them.
 
     JOB may be an array: its tasks are shown. Of several jobs, tasks or ranks (--rank all) every line begins with where
     it comes from; with -f they come side by side. -f on a job that waits says for what, and begins when it starts.
 
     Bytes of a single job are passed on as they are when piped. On a terminal, colours are kept and all other
-    control sequences are dropped. Between attempts -f writes a line to stderr.
+    control sequences are dropped; what was written to stderr is red. Between attempts -f writes a line to stderr.
 
     \b
       ares logs -f JOB
+      ares logs JOB --stderr
       ares logs -f ARRAY --grep loss
       ares logs JOB1 JOB2 --since 10m
     """
+    from ares.edge.client.logs import LogWish
+
     client = connect(ctx)
     if tail is not None and since is not None:
         raise click.UsageError("--tail and --since exclude each other", ctx)
+    if stdout and stderr:
+        raise click.UsageError("--stdout and --stderr exclude each other; without them both are shown", ctx)
+    stream: LogStream | None = "stdout" if stdout else "stderr" if stderr else None
     found = sources(client, [find_job(client, job) for job in jobs], rank)
     plain = len(found) == 1 and not grep and output == "text" and not prefix
     if plain:
         (source,) = found
         if follow:
             say_waiting(client, source.job)
-        copy_log(client, source.job, follow=follow, tail=tail, since=since, attempt=attempt, rank=source.rank)
+        copy_log(client, source.job, LogWish(follow, tail, attempt, source.rank, since, stream))
         return
     from ares.edge.cli.render.log_lines import LineWriter
 
     labelled = len(found) > 1 if prefix is None else prefix
     shown = found if labelled else [source._replace(label="") for source in found]
     writer = LineWriter(shown, grep=grep, as_json=output == "json")
-    what = {"tail": tail, "since": since, "attempt": attempt}
+    wish = LogWish(follow, tail, attempt, 0, since, stream)
     if follow:
-        _follow_all(ctx, shown, writer, what)
+        _follow_all(ctx, shown, writer, wish)
     else:
         for source in shown:
-            _copy_lines(client, source, writer, grep if tail is None and since is None else "", what)
+            _copy_lines(client, source, writer, grep if tail is None and since is None else "", wish)
 
 
 def sources(client: "Client", ids: list[str], rank: int) -> "list[LogSource]":
@@ -122,33 +136,27 @@ def _ranks(detail: "JobDetail") -> tuple[int, ...]:
     return tuple(placed) or tuple(range(1 if gang is None else gang.ranks))
 
 
-def _copy_lines(
-    client: "Client",
-    source: "LogSource",
-    writer: "LineWriter",
-    grep: str,
-    what: dict[str, Any],
-    *,
-    follow: bool = False,
-) -> None:
+def _copy_lines(client: "Client", source: "LogSource", writer: "LineWriter", grep: str, wish: "LogWish") -> None:
     """With `grep` the server looks for the lines, and sends no others."""
     if grep:
-        for line in client.search_logs(source.job, grep, attempt=what["attempt"], rank=source.rank):
-            writer.line(source, line.text)
+        found = client.search_logs(source.job, grep, attempt=wish.attempt, rank=source.rank, stream=wish.stream)
+        for line in found:
+            writer.line(source, line.text, line.stream)
         return
-    for chunk in client.logs(source.job, follow=follow, rank=source.rank, **what):
-        writer.feed(source, chunk)
+    for piece in client.log_pieces(source.job, replace(wish, rank=source.rank)):
+        for stream, data in parts(piece):
+            writer.feed(source, data, stream)
     writer.end(source)
 
 
-def _follow_all(ctx: click.Context, found: "list[LogSource]", writer: "LineWriter", what: dict[str, Any]) -> None:
+def _follow_all(ctx: click.Context, found: "list[LogSource]", writer: "LineWriter", wish: "LogWish") -> None:
     """Side by side, in the order of the list where there are too many."""
     from concurrent.futures import ThreadPoolExecutor, wait
 
     def copy(source: "LogSource") -> None:
         client = connect(ctx, patient=True)
         say_waiting(client, source.job)
-        _copy_lines(client, source, writer, "", what, follow=True)
+        _copy_lines(client, source, writer, "", wish)
 
     pool = ThreadPoolExecutor(max_workers=min(AT_ONCE, len(found)))
     try:
@@ -180,7 +188,19 @@ def say_waiting(client: "Client", job_id: str) -> None:
             said = text
 
 
-def copy_log(client: "Client", job_id: str, **what: Any) -> None:
+def parts(piece: "StreamedLog") -> "Iterator[tuple[LogStream, bytes]]":
+    """The piece, cut where the stream changes."""
+    at = 0
+    for low, high in piece.stderr:
+        if at < low:
+            yield "stdout", piece.data[at:low]
+        yield "stderr", piece.data[low:high]
+        at = high
+    if at < len(piece.data):
+        yield "stdout", piece.data[at:]
+
+
+def copy_log(client: "Client", job_id: str, wish: "LogWish") -> None:
     """Writes output as it comes, with a line on stderr ahead of each further attempt."""
     out = _Terminal() if sys.stdout.isatty() else _Pipe()
 
@@ -190,8 +210,16 @@ def copy_log(client: "Client", job_id: str, **what: Any) -> None:
         click.echo(f"{start}-- attempt {attempt}{_node_of(client, job_id, attempt)} --", err=True)
 
     try:
-        for chunk in client.logs(job_id, on_attempt=separate, **what):
-            out.write(chunk)
+        if isinstance(out, _Pipe):
+            for chunk in client.logs(
+                job_id, follow=wish.follow, tail=wish.tail, attempt=wish.attempt, rank=wish.rank, since=wish.since,
+                stream=wish.stream, on_attempt=separate,
+            ):  # fmt: skip
+                out.write(chunk)
+        else:
+            for piece in client.log_pieces(job_id, wish, separate):
+                for stream, data in parts(piece):
+                    out.write(data, stream)
     finally:
         out.end()
 
@@ -222,17 +250,18 @@ class _Terminal:
     """Text that cannot drive the terminal."""
 
     def __init__(self) -> None:
-
         self._clean = TerminalFilter()
+        self._coloured = use_colour()
         self.mid_line = False
 
-    def write(self, chunk: bytes) -> None:
-        self._put(self._clean.feed(chunk))
+    def write(self, chunk: bytes, stream: "LogStream") -> None:
+        text = self._clean.feed(chunk)
+        self._put(f"{_RED}{text}{_PLAIN}" if text and stream == "stderr" and self._coloured else text)
 
     def end(self) -> None:
         self._put(self._clean.end())
 
     def _put(self, text: str) -> None:
-        self.mid_line = not text.endswith("\n") if text else self.mid_line
+        self.mid_line = not text.removesuffix(_PLAIN).endswith("\n") if text else self.mid_line
         sys.stdout.write(text)
         sys.stdout.flush()

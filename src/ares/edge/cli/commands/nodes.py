@@ -73,10 +73,10 @@ def nodes(ctx: click.Context, output: str) -> None:
     """Lists the machines, and says who leads them. CPUS, MEMORY and GPUS are free/total."""
     if ctx.invoked_subcommand is not None:
         return
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import operator
 
     client = connect(ctx)
-    found = show(client, calls.nodes(), NODES_WIDE if output == "wide" else NODES, output, of="nodes")
+    found = show(client, operator.nodes(), NODES_WIDE if output == "wide" else NODES, output, of="nodes")
     if found is not None:
         from ares.edge.cli.findings import of_nodes
 
@@ -94,9 +94,9 @@ def nodes(ctx: click.Context, output: str) -> None:
 def show_node(ctx: click.Context, name: str, output: str) -> None:
     """Shows one machine, and how well jobs are kept apart on it."""
     from ares.edge.cli.render.text import printable
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import operator
 
-    call = calls.nodes()
+    call = operator.nodes()
     raw = connect(ctx).send(call.raw())
     found = [(shown, seen) for shown, seen in zip(raw["nodes"], call.read(raw), strict=True) if seen.name == name]
     if not found:
@@ -113,9 +113,9 @@ def show_node(ctx: click.Context, name: str, output: str) -> None:
 @click.pass_context
 def cordon(ctx: click.Context, name: str, output: str) -> None:
     """Keeps new jobs off a machine. What runs there goes on."""
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import operator
 
-    call = calls.cordon(name, on=True)
+    call = operator.cordon(name, on=True)
     tell(connect(ctx), call, lambda node: f"{node.name} cordoned; {node.running} running", output)
 
 
@@ -125,9 +125,9 @@ def cordon(ctx: click.Context, name: str, output: str) -> None:
 @click.pass_context
 def uncordon(ctx: click.Context, name: str, output: str) -> None:
     """Lets new jobs on a machine again."""
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import operator
 
-    tell(connect(ctx), calls.cordon(name, on=False), lambda node: f"{node.name} uncordoned", output)
+    tell(connect(ctx), operator.cordon(name, on=False), lambda node: f"{node.name} uncordoned", output)
 
 
 @nodes.command()
@@ -135,9 +135,9 @@ def uncordon(ctx: click.Context, name: str, output: str) -> None:
 @click.pass_context
 def certs(ctx: click.Context, output: str) -> None:
     """Lists the certificates by which machines prove themselves."""
-    from ares.edge.client.calls import machines
+    from ares.edge.client.calls import operator
 
-    show(connect(ctx), machines.certificates(), CERTIFICATES, output, of="certificates", names="serial")
+    show(connect(ctx), operator.certificates(), CERTIFICATES, output, of="certificates", names="serial")
 
 
 @nodes.command()
@@ -151,9 +151,9 @@ def revoke(ctx: click.Context, name: str, cluster: bool, output: str) -> None:
     Within 5 seconds its stream is cut; what runs there is taken away as from a lost machine. A new
     join token lets it in again.
     """
-    from ares.edge.client.calls import machines
+    from ares.edge.client.calls import operator
 
-    call = machines.revoke_cluster(name) if cluster else machines.revoke_node(name)
+    call = operator.revoke_cluster(name) if cluster else operator.revoke_node(name)
     tell(
         connect(ctx),
         call,
@@ -177,10 +177,10 @@ def lease(ctx: click.Context, job: str | None, output: str) -> None:
 
     EXPIRES is when the control plane takes the job away unless its machine renews the lease.
     """
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import operator
 
     client = connect(ctx)
-    call = calls.leases(find_job(client, job) if job else None)
+    call = operator.leases(find_job(client, job) if job else None)
     show(client, call, LEASES, output, of="leases", names="job")
 
 

@@ -33,14 +33,14 @@ def plan(ctx: click.Context, command: tuple[str, ...], output: str, **flags: Any
     """
     from msgspec import structs
 
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import predictions
     from ares.edge.client.calls.projects import image_to_ship
 
     spec = asked(layers(command, flags))
     if (image := image_to_ship(spec)) is not None:
         # Its files are not shipped for this, and do not decide anything.
         spec = structs.replace(spec, image=structs.replace(image, project="0" * 64))
-    call = calls.plan(spec)
+    call = predictions.plan(spec)
     raw: Any = connect(ctx).send(call.raw())
     if not print_objects(output, raw, lambda _: []):
         for line in page(call.read(raw), time.time()):

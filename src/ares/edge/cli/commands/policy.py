@@ -222,7 +222,7 @@ def _read(flags: dict[str, Any]) -> dict[str, Any]:
     """A file's keys, and over them what flags say."""
     import json
 
-    from ares.edge.cli.job_file import read_job_file
+    from ares.edge.cli.job_flags import read_job_file
 
     rule: dict[str, Any] = {} if not flags["file"] else {**read_job_file(flags["file"])}
     unknown = next((key for key in rule if key not in _KEYS), None)

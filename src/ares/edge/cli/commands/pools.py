@@ -77,15 +77,15 @@ def pools(ctx: click.Context, name: str | None, output: str, **shape: Any) -> No
       ares pools --gpus 8 --ranks 4 --runtime 2h
       ares pools gold
     """
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import operator
 
     given = {key: value for key, value in shape.items() if value is not None}
-    client, asked = connect(ctx), calls.pool_shape(**given)
+    client, asked = connect(ctx), operator.pool_shape(**given)
     if name is not None:
-        tell(client, calls.pool(name, asked), lambda pool: "\n".join(page(pool, time.time())), output)
+        tell(client, operator.pool(name, asked), lambda pool: "\n".join(page(pool, time.time())), output)
         return
     columns = {header: cell for header, cell in POOLS.items() if given or header != "STARTS"}
-    show(client, calls.pools(asked), columns, output, of="pools")
+    show(client, operator.pools(asked), columns, output, of="pools")
 
 
 def page(pool: "PoolView", now: float) -> list[str]:

@@ -22,12 +22,12 @@ def why_preempted(ctx: click.Context, job: str, output: str) -> None:
     By which rule and for whom, what it had to repeat, and who else left; and for whom it made others
     leave. Of other tenants' jobs no names are told.
     """
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import predictions
 
     client = connect(ctx)
     job_id = find_job(client, job)
     with of_one_job(client, job_id, "preemptions"):
-        events = answer(client, calls.preemptions(job_id), output)
+        events = answer(client, predictions.preemptions(job_id), output)
     if events is None:
         return
     if not events:

@@ -24,9 +24,9 @@ def prio(ctx: click.Context, limit: int, output: str) -> None:
     those in brackets decide. An administrator sees the jobs of all tenants.
     """
     from ares.edge.cli.render.table import print_table
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import predictions
 
-    rows = answer(connect(ctx), calls.prio(limit), output, "job")
+    rows = answer(connect(ctx), predictions.prio(limit), output, "job")
     if rows is not None:
         print_table(header(rows), (cells(row) for row in rows), of="jobs that wait")
 

@@ -42,26 +42,26 @@ def replay(ctx: click.Context, decision: str, weights: dict[str, float], output:
     with what every scorer gave it times its weight: THEN marks what was chosen, NOW what would be.
     A decision is kept for a while, by the server that made it.
     """
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import predictions
 
     client = connect(ctx)
     raw: Any = _ask(client, decision, weights)
     if not print_objects(output, raw, lambda _: []):
-        for line in page(calls.replay(decision, weights).read(raw), set(weights), time.time()):
+        for line in page(predictions.replay(decision, weights).read(raw), set(weights), time.time()):
             click.echo(line)
 
 
 def _ask(client: "Client", decision: str, weights: dict[str, float]) -> Any:
     """By the name as it is; else by the job whose id begins like that."""
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import predictions
     from ares.edge.client.errors import NotFound
 
     try:
-        return client.send(calls.replay(decision, weights).raw())
+        return client.send(predictions.replay(decision, weights).raw())
     except NotFound:
         job_id = find_job(client, decision)
     try:
-        return client.send(calls.replay(job_id, weights).raw())
+        return client.send(predictions.replay(job_id, weights).raw())
     except NotFound as error:
         fix = "it has not been placed, or long ago, or by another replica: ask the one that led then"
         raise NotFound(f"no decision about {job_id} is kept", code=error.code, fix=fix) from error

@@ -60,7 +60,7 @@ def shell(ctx: click.Context, command: tuple[str, ...], idle: float, keys: bytes
     connection that broke.
     """
     from ares.edge.cli.session import enter, terminal_size
-    from ares.model.entry.job_session import SessionSpec
+    from ares.model.job_session import SessionSpec
 
     client = connect(ctx)
     spec = _interactive(client, ("sh", "-c", _WAITING, "sh", str(int(idle))), flags, "shell")
@@ -97,7 +97,7 @@ def jupyter(ctx: click.Context, command: tuple[str, ...], idle: float, port: int
     """
     import asyncio
 
-    from ares.edge.cli.notebook import served
+    from ares.edge.cli.forwarding import served
 
     arguments = (*(command or ("lab",)), f"--ServerApp.shutdown_no_activity_timeout={int(idle)}")
     client = connect(ctx)

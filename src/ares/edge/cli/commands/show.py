@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ares.edge.cli.connect import connect, find_job, job_argument
-from ares.edge.cli.render.job_cells import asked_for, deadline, exit_text, pairs, placed, resources, run_time, why
+from ares.edge.cli.render.job_cells import (
+    asked_for,
+    deadline,
+    exit_text,
+    pairs,
+    placed,
+    resources,
+    run_time,
+    runtime_of,
+    why,
+)
 from ares.edge.cli.render.output import output_option, print_objects
 from ares.edge.cli.render.text import duration, memory
 
@@ -119,6 +129,7 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
     fraction = "" if progress is None or progress.fraction is None else f"{progress.fraction:.0%} "
     return [
         ("Command", shlex.join(spec.command)),
+        ("Runtime", runtime_of(spec)),
         ("Asks for", asked_for(spec)),
         (
             "Policy",

@@ -41,9 +41,9 @@ def sla(ctx: click.Context, output: str) -> None:
     Jobs with a deadline of their own are counted as (own). An administrator sees the jobs of all
     tenants. Classes are made with `ares profile set slas.NAME.end_within_s=SECONDS`.
     """
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import predictions
 
-    for service in show(connect(ctx), calls.sla(), CLASSES, output, of="classes of service") or ():
+    for service in show(connect(ctx), predictions.sla(), CLASSES, output, of="classes of service") or ():
         if service.at_risk_jobs:
             more = service.at_risk - len(service.at_risk_jobs)
             named = ", ".join(service.at_risk_jobs) + (f" and {more} more" if more > 0 else "")

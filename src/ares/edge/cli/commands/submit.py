@@ -153,14 +153,14 @@ def _warn_of_never(client: "Sender", spec: "JobSpec", warnings: Sequence[dict[st
     """What the server said about the job when it took it, and what would start it."""
     from ares.edge.cli.render.changes import as_typed
     from ares.edge.cli.render.text import printable
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import predictions
 
     never = [warning for warning in warnings if warning.get("remedy")]
     for warning in warnings:
         taken = f"{_TAKEN.get(warning['remedy'], 'accepted, but it waits')}: " if warning.get("remedy") else ""
         click.echo(f"warning: {taken}{printable(warning['message'])}", err=True)
     if any(warning["remedy"] == "yours" for warning in never):
-        change = client.send(calls.plan(spec)).change
+        change = client.send(predictions.plan(spec)).change
         if change is not None:
             click.echo(f"smallest fix: {printable(change.message)} ({printable(as_typed(change.fields))})", err=True)
     return bool(never)
@@ -199,12 +199,13 @@ def _warn_of_waiting(client: "Sender", job_id: str) -> None:
 def _stay(client: "BriefClient", job_id: str, follow: bool, *, warned: bool) -> int:
     from ares.edge.cli.commands.logs import copy_log
     from ares.edge.cli.commands.wait import detachable, wait_for
+    from ares.edge.client.logs import LogWish
 
     def watch() -> int:
         if not warned:
             _warn_of_waiting(client, job_id)
         if follow:
-            copy_log(client.whole, job_id, follow=True)
+            copy_log(client.whole, job_id, LogWish(follow=True))
         return wait_for(client.whole, job_id, live=not follow)
 
     return detachable(job_id, watch)

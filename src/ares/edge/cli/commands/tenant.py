@@ -11,7 +11,7 @@ from ares.edge.cli.render.text import age
 if TYPE_CHECKING:
     from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.calls import Call
-    from ares.model.tenant import TenantRecord
+    from ares.model.access import TenantRecord
 
 TENANTS: "Columns[TenantRecord]" = {
     "NAME": lambda tenant: tenant.name,

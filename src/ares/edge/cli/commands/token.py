@@ -66,7 +66,7 @@ def create(
       ares token create --user ci-bot --ttl 90d
       ares token create --me --permission jobs:read --permission logs:read
     """
-    from ares.edge.client.calls import calls, identity
+    from ares.edge.client.calls import identity
 
     wish = {"name": name, "ttlS": ttl, "permissions": list(permissions) or None}
     if me and (tenant or user):
@@ -74,7 +74,7 @@ def create(
     if me:
         call = identity.create_own_token({**wish, "role": role})
     else:
-        call = calls.create_token({**wish, "role": role or "submitter", "tenant": tenant, "user": user})
+        call = identity.create_token({**wish, "role": role or "submitter", "tenant": tenant, "user": user})
     _print_new(ctx, call, output)
 
 
@@ -94,10 +94,10 @@ def join(
     """
     if (node is not None) + (cluster is not None) + any_name != 1:
         raise click.UsageError("say whom it admits: --node NAME, --cluster NAME or --any-name", ctx)
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import identity
 
     body = {"node": node, "cluster": cluster, "anyName": True if any_name else None}
-    _print_new(ctx, calls.create_join_token({**body, "ttlS": ttl}), output)
+    _print_new(ctx, identity.create_join_token({**body, "ttlS": ttl}), output)
 
 
 @token.command("list")
@@ -106,9 +106,9 @@ def join(
 @click.pass_context
 def list_(ctx: click.Context, me: bool, output: str) -> None:
     """Lists the tokens, without their secrets."""
-    from ares.edge.client.calls import calls, identity
+    from ares.edge.client.calls import identity
 
-    call = identity.own_tokens() if me else calls.tokens()
+    call = identity.own_tokens() if me else identity.tokens()
     show(connect(ctx), call, TOKENS, output, of="tokens", names="id")
 
 
@@ -118,9 +118,9 @@ def list_(ctx: click.Context, me: bool, output: str) -> None:
 @click.pass_context
 def revoke(ctx: click.Context, ids: tuple[str, ...], me: bool) -> None:
     """Makes tokens useless, within 5 seconds everywhere."""
-    from ares.edge.client.calls import calls, identity
+    from ares.edge.client.calls import identity
 
-    client, call = connect(ctx), identity.revoke_own_token if me else calls.revoke_token
+    client, call = connect(ctx), identity.revoke_own_token if me else identity.revoke_token
     for token_id in ids:
         client.send(call(token_id))
         click.echo(f"revoked {token_id}")

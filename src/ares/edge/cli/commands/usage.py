@@ -58,9 +58,9 @@ def usage(ctx: click.Context, by: "By", since: float | None, limit: int, output:
     failed or were taken away. Only jobs count that the server still keeps. Members of a tenant see
     their own, administrators all.
     """
-    from ares.edge.client.calls import calls
+    from ares.edge.client.calls import predictions
 
-    client, call = connect(ctx), calls.usage(by, since, limit)
+    client, call = connect(ctx), predictions.usage(by, since, limit)
     if output == "csv":
         click.echo(csv_of(client.send(call)), nl=False)
         return

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ares.edge.cli.render.changes import as_typed
+from ares.edge.cli.render.job_cells import runtime_of
 from ares.edge.cli.render.table import layout
 from ares.edge.cli.render.text import amount, cpus, duration, memory, printable
 
@@ -25,7 +26,8 @@ def page(found: "Explanation", detail: "JobDetail", now: float) -> list[str]:
     if found.reason is None and not found.alternatives:
         return [head, f"  {_not_waiting(found.phase)}"]
     lines = [f"{head} for {duration(now - (detail.state.queued_at or detail.state.submitted_at))}", ""]
-    lines += [f"  {label:<12}{printable(text)}" for label, text in _facts(found, now) if text]
+    facts = [*_facts(found, now), ("Runtime", runtime_of(detail.spec))]
+    lines += [f"  {label:<12}{printable(text)}" for label, text in facts if text]
     for number, alternative in enumerate(found.alternatives):
         title = (
             "" if len(found.alternatives) == 1 else f" for alternative {number}" if number else " for the first choice"

@@ -156,6 +156,17 @@ def asked_for(spec: "JobSpec") -> str:
     return " or ".join((first, *(resources(alternative) for alternative in spec.alternatives)))
 
 
+def runtime_of(spec: "JobSpec") -> str:
+    """torch, 4 processes on each rank, elastic; empty for a command that is started as it is."""
+    wish = spec.runtime
+    if wish is None:
+        return ""
+    each = f"{wish.procs} processes on each rank" if isinstance(wish.procs, int) else ""
+    each = "one process for each GPU" if wish.procs == "gpus" else each
+    parts = (wish.kind, wish.flavour, each, "elastic" if wish.elastic else "")
+    return ", ".join(part for part in parts if part)
+
+
 def resources(ask: "Resources") -> str:
     parts = [
         f"{cpus(ask.cpu_milli)} CPU{'' if ask.cpu_milli == 1000 else 's'}",

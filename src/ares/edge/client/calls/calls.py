@@ -1,4 +1,7 @@
-"""Every request of the API as a value, and how its answer is read. No I/O here."""
+"""Requests of the API as values, and how an answer is read. No I/O here.
+
+Here are those about jobs, which every command loads; the others lie beside, each with the records of its answers.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import urandom
@@ -8,14 +11,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from ares.api.deadlines import SlaView
-from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
-from ares.api.identity import NewToken, TokenView, WhoAmI
 from ares.api.jobs import JobDetail, JobPage, LogMatches, SubmitBody
-from ares.api.nodes import ClusterView, LeaseView, NodeView
-from ares.api.pools import PoolView
-from ares.api.usage import By, UsageReport
-from ares.edge.client import units
 from ares.edge.client.calls import answers
 from ares.edge.client.errors import BadAnswer, api_error
 from ares.edge.client.reader import read
@@ -195,7 +191,7 @@ def resolve(prefix: str) -> Call[tuple[str, ...]]:
 
 
 def cancel(job_id: str, reason: str) -> Call[JobState]:
-    return Call(Request("DELETE", f"/v1/jobs/{part(job_id)}", _query({"reason": reason})), JobState)
+    return Call(Request("DELETE", f"/v1/jobs/{part(job_id)}", query({"reason": reason})), JobState)
 
 
 def hold(job_id: str, reason: str) -> Call[JobState]:
@@ -217,7 +213,7 @@ def job_events(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
 
 
 def job_logs(job_id: str, params: Params) -> Request:
-    return Request("GET", f"/v1/jobs/{part(job_id)}/logs", _query(params))
+    return Request("GET", f"/v1/jobs/{part(job_id)}/logs", query(params))
 
 
 def search_logs(job_id: str, params: Params) -> Call[LogMatches]:
@@ -226,113 +222,10 @@ def search_logs(job_id: str, params: Params) -> Call[LogMatches]:
 
 def event_stream(cursor: str, job_id: str | None) -> Request:
     headers = (("accept", "text/event-stream"), *((("last-event-id", cursor),) if cursor else ()))
-    return Request("GET", "/v1/events", _query({"job": job_id}), headers=headers)
+    return Request("GET", "/v1/events", query({"job": job_id}), headers=headers)
 
 
-# ---- decisions
-
-
-def explain(job_id: str) -> Call[Explanation]:
-    return _get(f"/v1/jobs/{part(job_id)}/explain", Explanation)
-
-
-def plan(spec: JobSpec) -> Call[PlanAnswer]:
-    return _post("/v1/plan", PlanAnswer, {"spec": spec}, repeatable=True)
-
-
-def prio(limit: int) -> Call[tuple[PrioRow, ...]]:
-    return _get("/v1/prio", tuple[PrioRow, ...], {"limit": limit}, field="jobs")
-
-
-def sla() -> Call[tuple[SlaView, ...]]:
-    return _get("/v1/sla", tuple[SlaView, ...], field="classes")
-
-
-def preemptions(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
-    return _get(f"/v1/jobs/{part(job_id)}/preemptions", tuple[LedgerEvent, ...], field="events")
-
-
-def replay(decision: str, weights: Mapping[str, float]) -> Call[ReplayAnswer]:
-    path = f"/v1/decisions/{part(decision)}/replay"
-    return _post(path, ReplayAnswer, {"weights": weights}, repeatable=True)
-
-
-# ---- what jobs used
-
-
-def usage(by: By, since_s: float | None, limit: int) -> Call[UsageReport]:
-    return _get("/v1/usage", UsageReport, {"by": by, "sinceS": since_s, "limit": limit})
-
-
-# ---- machines
-
-
-def nodes() -> Call[tuple[NodeView, ...]]:
-    return _get("/v1/nodes", tuple[NodeView, ...], field="nodes")
-
-
-def clusters() -> Call[tuple[ClusterView, ...]]:
-    return _get("/v1/clusters", tuple[ClusterView, ...], field="clusters")
-
-
-def cordon(name: str, on: bool) -> Call[NodeView]:
-    return _post(f"/v1/nodes/{part(name)}/{'cordon' if on else 'uncordon'}", NodeView, {}, repeatable=True)
-
-
-def pools(shape: Params = {}) -> Call[tuple[PoolView, ...]]:  # noqa: B006
-    """`shape` is a size of job to be told the start of, see `pool_shape`."""
-    return _get("/v1/nodepools", tuple[PoolView, ...], shape, field="nodepools")
-
-
-def pool(name: str, shape: Params = {}) -> Call[PoolView]:  # noqa: B006
-    return _get(f"/v1/nodepools/{part(name)}", PoolView, shape)
-
-
-def pool_shape(
-    *,
-    gpus: int = 0,
-    gpu_model: str | None = None,
-    cpus: str | float | None = None,
-    memory: str | None = None,
-    ranks: int | None = None,
-    runtime: str | float | None = None,
-) -> Params:
-    """The parameters of `pools` and `pool`, from amounts as people write them."""
-    return {
-        "gpus": gpus or None,
-        "gpuModel": gpu_model,
-        "cpuMilli": None if cpus is None else units.cpu_milli(cpus),
-        "memoryMib": None if memory is None else units.memory_mib(memory),
-        "ranks": ranks,
-        "runtimeS": None if runtime is None else units.seconds(runtime),
-    }
-
-
-def leases(job_id: str | None) -> Call[tuple[LeaseView, ...]]:
-    return _get("/v1/leases", tuple[LeaseView, ...], {"job": job_id}, field="leases")
-
-
-# ---- access
-
-
-def whoami() -> Call[WhoAmI]:
-    return _get("/v1/whoami", WhoAmI)
-
-
-def tokens() -> Call[tuple[TokenView, ...]]:
-    return _get("/v1/tokens", tuple[TokenView, ...], field="tokens")
-
-
-def create_token(body: Params) -> Call[NewToken]:
-    return _post("/v1/tokens", NewToken, _given(body))
-
-
-def create_join_token(body: Params) -> Call[NewToken]:
-    return _post("/v1/join-tokens", NewToken, _given(body))
-
-
-def revoke_token(token_id: str) -> Call[None]:
-    return Call(Request("DELETE", f"/v1/tokens/{part(token_id)}"), None)
+# ---- the platform
 
 
 def readiness() -> Call[dict[str, str]]:
@@ -344,18 +237,14 @@ def readiness() -> Call[dict[str, str]]:
 
 
 def _get(path: str, kind: Any, params: Params = {}, *, field: str = "") -> Call[Any]:  # noqa: B006
-    return Call(Request("GET", path, _query(params)), kind, field)
+    return Call(Request("GET", path, query(params)), kind, field)
 
 
 def _post(path: str, kind: Any, body: object, *, field: str = "", repeatable: bool = False) -> Call[Any]:
     return Call(Request("POST", path, (), msgspec.json.encode(body), JSON, repeatable), kind, field)
 
 
-def _given(params: Params) -> dict[str, object]:
-    return {key: value for key, value in params.items() if value is not None}
-
-
-def _query(params: Params) -> tuple[tuple[str, str], ...]:
+def query(params: Params) -> tuple[tuple[str, str], ...]:
     pairs: list[tuple[str, str]] = []
     for key, value in params.items():
         values = cast("Sequence[object]", value) if isinstance(value, tuple | list) else (value,)

@@ -6,11 +6,9 @@ from typing import Any, Literal
 import msgspec
 
 from ares.api.identity import NewToken, RoleView, TokenView, WhoAmI
-from ares.edge.client.calls import calls
-from ares.edge.client.calls.calls import JSON, Call, Request, part
+from ares.edge.client.calls.calls import JSON, Call, Params, Request, part
 from ares.edge.client.sending import AsyncSends, Sends
-from ares.model.access import Role
-from ares.model.tenant import TenantRecord, UserRecord
+from ares.model.access import Role, TenantRecord, UserRecord
 
 Isolation = Literal["any", "process", "sandbox"]
 
@@ -76,6 +74,26 @@ def revoke_own_token(token_id: str) -> Call[None]:
     return Call(Request("DELETE", f"/v1/me/tokens/{part(token_id)}"), None)
 
 
+def whoami() -> Call[WhoAmI]:
+    return Call(Request("GET", "/v1/whoami"), WhoAmI)
+
+
+def tokens() -> Call[tuple[TokenView, ...]]:
+    return Call(Request("GET", "/v1/tokens"), tuple[TokenView, ...], "tokens")
+
+
+def create_token(body: Params) -> Call[NewToken]:
+    return _send("POST", "/v1/tokens", NewToken, {key: value for key, value in body.items() if value is not None})
+
+
+def create_join_token(body: Params) -> Call[NewToken]:
+    return _send("POST", "/v1/join-tokens", NewToken, {key: value for key, value in body.items() if value is not None})
+
+
+def revoke_token(token_id: str) -> Call[None]:
+    return Call(Request("DELETE", f"/v1/tokens/{part(token_id)}"), None)
+
+
 def _send(method: str, path: str, kind: Any, body: Mapping[str, Any], *, repeatable: bool = False) -> Call[Any]:
     return Call(Request(method, path, (), msgspec.json.encode(body), JSON, repeatable), kind)
 
@@ -101,7 +119,7 @@ class AsyncIdentityMethods(AsyncSends):
 
     async def whoami(self) -> WhoAmI:
         """The identity that the server sees for this client, and its permissions."""
-        return await self.send(calls.whoami())
+        return await self.send(whoami())
 
     async def roles(self) -> tuple[RoleView, ...]:
         """What each role may do."""
@@ -137,7 +155,7 @@ class AsyncIdentityMethods(AsyncSends):
 
     async def tokens(self) -> tuple[TokenView, ...]:
         """The tokens, without their secrets."""
-        return await self.send(calls.tokens())
+        return await self.send(tokens())
 
     async def create_token(
         self,
@@ -150,7 +168,7 @@ class AsyncIdentityMethods(AsyncSends):
         permissions: Sequence[str] | None = None,
     ) -> NewToken:
         """A new API token. Its secret is shown this once."""
-        return await self.send(calls.create_token(_wish(role, name, ttl_s, permissions, tenant, user)))
+        return await self.send(create_token(_wish(role, name, ttl_s, permissions, tenant, user)))
 
     async def create_own_token(
         self,
@@ -172,11 +190,11 @@ class AsyncIdentityMethods(AsyncSends):
         any_name: bool = False,
     ) -> NewToken:
         """A token that admits one machine once: the node or cluster of this name, or any node of a new name."""
-        return await self.send(calls.create_join_token(_invitation(node, ttl_s, cluster, any_name)))
+        return await self.send(create_join_token(_invitation(node, ttl_s, cluster, any_name)))
 
     async def revoke_token(self, token_id: str) -> None:
         """Makes a token useless."""
-        await self.send(calls.revoke_token(token_id))
+        await self.send(revoke_token(token_id))
 
 
 class IdentityMethods(Sends):
@@ -184,7 +202,7 @@ class IdentityMethods(Sends):
 
     def whoami(self) -> WhoAmI:
         """The identity that the server sees for this client, and its permissions."""
-        return self.send(calls.whoami())
+        return self.send(whoami())
 
     def roles(self) -> tuple[RoleView, ...]:
         """What each role may do."""
@@ -220,7 +238,7 @@ class IdentityMethods(Sends):
 
     def tokens(self) -> tuple[TokenView, ...]:
         """The tokens, without their secrets."""
-        return self.send(calls.tokens())
+        return self.send(tokens())
 
     def create_token(
         self,
@@ -233,7 +251,7 @@ class IdentityMethods(Sends):
         permissions: Sequence[str] | None = None,
     ) -> NewToken:
         """A new API token. Its secret is shown this once."""
-        return self.send(calls.create_token(_wish(role, name, ttl_s, permissions, tenant, user)))
+        return self.send(create_token(_wish(role, name, ttl_s, permissions, tenant, user)))
 
     def create_own_token(
         self,
@@ -255,8 +273,8 @@ class IdentityMethods(Sends):
         any_name: bool = False,
     ) -> NewToken:
         """A token that admits one machine once: the node or cluster of this name, or any node of a new name."""
-        return self.send(calls.create_join_token(_invitation(node, ttl_s, cluster, any_name)))
+        return self.send(create_join_token(_invitation(node, ttl_s, cluster, any_name)))
 
     def revoke_token(self, token_id: str) -> None:
         """Makes a token useless."""
-        self.send(calls.revoke_token(token_id))
+        self.send(revoke_token(token_id))

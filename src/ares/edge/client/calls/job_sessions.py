@@ -10,7 +10,7 @@ from ares.api.job_sessions import LiveUse, SessionBody
 from ares.edge.client.calls.answers import JobRef, job_id
 from ares.edge.client.calls.calls import JSON, Call, Request, part
 from ares.edge.client.sending import AsyncSends, Sends
-from ares.model.entry.job_session import SessionSpec, SessionView
+from ares.model.job_session import SessionSpec, SessionView
 
 
 @dataclass(frozen=True, slots=True)

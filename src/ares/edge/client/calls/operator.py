@@ -1,13 +1,19 @@
-"""Requests of operators, as values like those in `calls`, and their answers."""
+"""Requests of operators and about machines, as values like those in `calls`, and what they are answered."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from ares.api.nodes import ConsolidationView, DrainStatus, NodeView
+from ares.api.identity import CertificateView, Revoked
+from ares.api.nodes import ClusterView, ConsolidationView, DrainStatus, LeaseView, NodeView
 from ares.api.plugins import PluginList
-from ares.edge.client.calls.calls import JSON, Call, Request, part
+from ares.api.pools import PoolView
+from ares.edge.client import units
+from ares.edge.client.calls import calls
+from ares.edge.client.calls.answers import JobRef, job_id
+from ares.edge.client.calls.calls import JSON, Call, Params, Request, part, query
+from ares.edge.client.sending import AsyncSends, Sends
 from ares.model.profile import ProfileRecord
 
 # ---- profiles
@@ -40,6 +46,52 @@ def plugins() -> Call[PluginList]:
 
 
 # ---- machines
+
+
+def nodes() -> Call[tuple[NodeView, ...]]:
+    return Call(Request("GET", "/v1/nodes"), tuple[NodeView, ...], "nodes")
+
+
+def clusters() -> Call[tuple[ClusterView, ...]]:
+    return Call(Request("GET", "/v1/clusters"), tuple[ClusterView, ...], "clusters")
+
+
+def cordon(name: str, on: bool) -> Call[NodeView]:
+    path = f"/v1/nodes/{part(name)}/{'cordon' if on else 'uncordon'}"
+    return Call(Request("POST", path, (), b"{}", JSON), NodeView)
+
+
+def leases(job_id: str | None) -> Call[tuple[LeaseView, ...]]:
+    return Call(Request("GET", "/v1/leases", query({"job": job_id})), tuple[LeaseView, ...], "leases")
+
+
+def pools(shape: Params = {}) -> Call[tuple[PoolView, ...]]:  # noqa: B006
+    """`shape` is a size of job to be told the start of, see `pool_shape`."""
+    return Call(Request("GET", "/v1/nodepools", query(shape)), tuple[PoolView, ...], "nodepools")
+
+
+def pool(name: str, shape: Params = {}) -> Call[PoolView]:  # noqa: B006
+    return Call(Request("GET", f"/v1/nodepools/{part(name)}", query(shape)), PoolView)
+
+
+def pool_shape(
+    *,
+    gpus: int = 0,
+    gpu_model: str | None = None,
+    cpus: str | float | None = None,
+    memory: str | None = None,
+    ranks: int | None = None,
+    runtime: str | float | None = None,
+) -> Params:
+    """The parameters of `pools` and `pool`, from amounts as people write them."""
+    return {
+        "gpus": gpus or None,
+        "gpuModel": gpu_model,
+        "cpuMilli": None if cpus is None else units.cpu_milli(cpus),
+        "memoryMib": None if memory is None else units.memory_mib(memory),
+        "ranks": ranks,
+        "runtimeS": None if runtime is None else units.seconds(runtime),
+    }
 
 
 def drain(node: str, reason: str) -> Call[DrainStatus]:
@@ -76,3 +128,100 @@ def consolidate(gpus: int, nodes: int, revision: str = "") -> Call[Consolidation
 def _send(method: str, path: str, kind: Any, body: Mapping[str, Any], *, repeatable: bool = False) -> Call[Any]:
     given = {key: value for key, value in body.items() if value is not None}
     return Call(Request(method, path, (), msgspec.json.encode(given), JSON, repeatable), kind)
+
+
+# ---- identities of machines
+
+
+def certificates() -> Call[tuple[CertificateView, ...]]:
+    return Call(Request("GET", "/v1/certificates"), tuple[CertificateView, ...], "certificates")
+
+
+def revoke_node(name: str) -> Call[Revoked]:
+    return Call(Request("POST", f"/v1/nodes/{part(name)}/revoke"), Revoked)
+
+
+def revoke_cluster(name: str) -> Call[Revoked]:
+    return Call(Request("POST", f"/v1/clusters/{part(name)}/revoke"), Revoked)
+
+
+class AsyncMachineMethods(AsyncSends):
+    """Machines, their leases and their certificates, of the asynchronous client."""
+
+    async def certificates(self) -> tuple[CertificateView, ...]:
+        """Machines' certificates, by machine."""
+        return await self.send(certificates())
+
+    async def revoke_node(self, name: str) -> Revoked:
+        """Takes back all that a node proves itself by: its stream is cut, and its jobs are taken away."""
+        return await self.send(revoke_node(name))
+
+    async def revoke_cluster(self, name: str) -> Revoked:
+        """Takes back all that a cluster proves itself by."""
+        return await self.send(revoke_cluster(name))
+
+    async def nodes(self) -> tuple[NodeView, ...]:
+        """The machines."""
+        return await self.send(nodes())
+
+    async def clusters(self) -> tuple[ClusterView, ...]:
+        """Every cluster: its resources and its leader."""
+        return await self.send(clusters())
+
+    async def readiness(self) -> dict[str, str]:
+        """What the server says about itself: its store, disk, leader and clock. Raises Unavailable while it cannot
+        serve."""
+        return await self.send(calls.readiness())
+
+    async def cordon(self, node: str, on: bool = True) -> NodeView:
+        """Keeps new jobs off a machine, or lets them on again."""
+        return await self.send(cordon(node, on))
+
+    async def remove_node(self, node: str) -> NodeView:
+        """Forgets a machine that is gone for good; the answer is what it last was."""
+        return await self.send(remove_node(node))
+
+    async def leases(self, job: JobRef | None = None) -> tuple[LeaseView, ...]:
+        """The leases: which node may run which attempt, and until when."""
+        return await self.send(leases(None if job is None else job_id(job)))
+
+
+class MachineMethods(Sends):
+    """Machines, their leases and their certificates, of the blocking client, generated."""
+
+    def certificates(self) -> tuple[CertificateView, ...]:
+        """Machines' certificates, by machine."""
+        return self.send(certificates())
+
+    def revoke_node(self, name: str) -> Revoked:
+        """Takes back all that a node proves itself by: its stream is cut, and its jobs are taken away."""
+        return self.send(revoke_node(name))
+
+    def revoke_cluster(self, name: str) -> Revoked:
+        """Takes back all that a cluster proves itself by."""
+        return self.send(revoke_cluster(name))
+
+    def nodes(self) -> tuple[NodeView, ...]:
+        """The machines."""
+        return self.send(nodes())
+
+    def clusters(self) -> tuple[ClusterView, ...]:
+        """Every cluster: its resources and its leader."""
+        return self.send(clusters())
+
+    def readiness(self) -> dict[str, str]:
+        """What the server says about itself: its store, disk, leader and clock. Raises Unavailable while it cannot
+        serve."""
+        return self.send(calls.readiness())
+
+    def cordon(self, node: str, on: bool = True) -> NodeView:
+        """Keeps new jobs off a machine, or lets them on again."""
+        return self.send(cordon(node, on))
+
+    def remove_node(self, node: str) -> NodeView:
+        """Forgets a machine that is gone for good; the answer is what it last was."""
+        return self.send(remove_node(node))
+
+    def leases(self, job: JobRef | None = None) -> tuple[LeaseView, ...]:
+        """The leases: which node may run which attempt, and until when."""
+        return self.send(leases(None if job is None else job_id(job)))

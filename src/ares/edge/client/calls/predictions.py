@@ -1,10 +1,16 @@
-"""Requests about run times and starts, as values like those in `calls`, and what they are answered."""
+"""Requests about decisions, run times, starts and use, as values like those in `calls`, and what they are answered."""
+
+from collections.abc import Mapping
 
 import msgspec
 
+from ares.api.deadlines import SlaView
+from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
-from ares.edge.client.calls.calls import JSON, Call, Request
+from ares.api.usage import By, UsageReport
+from ares.edge.client.calls.calls import JSON, Call, Request, part, query
 from ares.model.job import JobSpec
+from ares.model.state import LedgerEvent
 
 _PATH = "/v1/predictions"
 
@@ -24,3 +30,36 @@ def install(model: bytes) -> Call[ModelView]:
 
 def remove() -> Call[None]:
     return Call(Request("DELETE", f"{_PATH}/model"), None)
+
+
+# ---- decisions
+
+
+def explain(job_id: str) -> Call[Explanation]:
+    return Call(Request("GET", f"/v1/jobs/{part(job_id)}/explain"), Explanation)
+
+
+def plan(spec: JobSpec) -> Call[PlanAnswer]:
+    return Call(Request("POST", "/v1/plan", (), msgspec.json.encode({"spec": spec}), JSON), PlanAnswer)
+
+
+def prio(limit: int) -> Call[tuple[PrioRow, ...]]:
+    return Call(Request("GET", "/v1/prio", query({"limit": limit})), tuple[PrioRow, ...], "jobs")
+
+
+def sla() -> Call[tuple[SlaView, ...]]:
+    return Call(Request("GET", "/v1/sla"), tuple[SlaView, ...], "classes")
+
+
+def preemptions(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
+    return Call(Request("GET", f"/v1/jobs/{part(job_id)}/preemptions"), tuple[LedgerEvent, ...], "events")
+
+
+def replay(decision: str, weights: Mapping[str, float]) -> Call[ReplayAnswer]:
+    path, body = f"/v1/decisions/{part(decision)}/replay", msgspec.json.encode({"weights": weights})
+    return Call(Request("POST", path, (), body, JSON), ReplayAnswer)
+
+
+def usage(by: By, since_s: float | None, limit: int) -> Call[UsageReport]:
+    """What jobs used."""
+    return Call(Request("GET", "/v1/usage", query({"by": by, "sinceS": since_s, "limit": limit})), UsageReport)

@@ -9,13 +9,21 @@ from msgspec.structs import replace
 from ares.core.image.reference import SHIPPED, ImageFlaw, ShippedImage, parse
 from ares.edge.client.ask import of_the_machine
 from ares.edge.client.errors import InvalidSpec
-from ares.edge.client.project.aside import AsyncWorkAside, WorkAside
 from ares.edge.client.project.digests import OnBytes
 from ares.edge.client.project.environment import PythonFiles, active_environment, of_the_api, python_of
 from ares.edge.client.project.environment import Wish as PythonWish
 from ares.edge.client.project.image import known_manifest, packed_image, remember_manifest
 from ares.edge.client.project.pack import Ask, Packed, default_directory, directory_of
-from ares.edge.client.project.ship import Directory, Shipped, ShipProgress, offer, packed_files, packed_of
+from ares.edge.client.project.ship import (
+    AsyncWorkAside,
+    Directory,
+    Shipped,
+    ShipProgress,
+    WorkAside,
+    offer,
+    packed_files,
+    packed_of,
+)
 from ares.edge.client.sending import AsyncSends, Sends
 from ares.model.job import Image, JobSpec, PythonEnvironment
 

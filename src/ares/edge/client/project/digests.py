@@ -3,10 +3,8 @@
 import contextlib
 import hashlib
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -53,7 +51,7 @@ class DigestMemory:
         }
         if known == self._known:
             return
-        draft = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}")
+        draft = self._path.with_name(f"{self._path.name}.{os.urandom(4).hex()}")
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             draft.write_bytes(msgspec.msgpack.encode(known))
@@ -68,6 +66,10 @@ def digest_all(root: str, entries: list[FoundEntry], on_bytes: OnBytes) -> dict[
     """Digests of the parts of each file, by its path. Raises InvalidSpec when a file cannot be read, or changes."""
     pieces = [(entry, at) for entry in entries for at in range(0, entry.size, PART_BYTES)]
     found: dict[str, list[str]] = {entry.path: [] for entry in entries}
+    if not pieces:
+        return dict.fromkeys(found, ())
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_THREADS, "digests") as pool:
         for done in pool.map(partial(_digests, root, on_bytes), _shares(pieces)):
             for path, digest in done:

@@ -4,10 +4,10 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ares.edge.client.errors import InvalidSpec
@@ -31,8 +31,7 @@ _PACKAGES: Final = (".whl", ".tar.gz", ".zip")
 _ELSEWHERE: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class PythonFiles:
+class PythonFiles(Struct, frozen=True):
     """What an environment is built from: the file that says what to install, and all that it names, below `root`."""
 
     root: Path

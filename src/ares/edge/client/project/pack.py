@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from ares.api.projects import PART_BYTES, ProjectEntry
-from ares.core.project.manifest import write_manifest
+from ares.core.project import write_manifest
 from ares.edge.client.errors import InvalidSpec
 from ares.edge.client.project.digests import DigestMemory, OnBytes, changed, digest_all, read_part
 from ares.edge.client.project.scan import FoundEntry, Scanned, named, not_a_project, scan
@@ -22,8 +23,7 @@ _LENGTH_BYTES: Final = 4
 _LARGEST: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class TooMuch:
+class TooMuch(Struct, frozen=True):
     """New files that take more than the limit. `largest` names some of them."""
 
     root: str
@@ -41,8 +41,7 @@ class TooMuch:
 Ask = Callable[[TooMuch], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(Struct, frozen=True):
     """A project that is ready to be sent."""
 
     root: str

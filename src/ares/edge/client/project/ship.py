@@ -1,26 +1,77 @@
 """Shipping a project: its manifest first, then the parts that the server lacks, then the manifest again."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from threading import Lock
+from typing import TypeVar
+
+from msgspec import Struct
 
 from ares.api.projects import PartsKept, ProjectAnswer
 from ares.edge.client.brief import Sender
 from ares.edge.client.calls.calls import JSON, Call, Request
 from ares.edge.client.errors import InvalidSpec
-from ares.edge.client.project.aside import WorkAside
 from ares.edge.client.project.digests import DigestMemory, OnBytes
 from ares.edge.client.project.environment import PythonFiles
 from ares.edge.client.project.pack import LIMIT_BYTES, Ask, Packed, directory_of, pack, packed
 from ares.edge.client.project.scan import chosen
 from ares.edge.client.units import memory_mib
 
+# ---- work beside the client. Threads and asyncio are loaded when they are used: most commands ship nothing new.
+
+
+T = TypeVar("T")
+# Requests under way at once: while the server writes one, the next is on its way.
+_AT_ONCE = 3
+
+
+class WorkAside:
+    """Of the blocking client."""
+
+    @staticmethod
+    def run(work: Callable[[], T]) -> T:
+        return work()
+
+    @staticmethod
+    def together(work: Callable[[], None]) -> None:
+        """Several threads do it; the first failure is raised."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(_AT_ONCE, "shipping") as pool:
+            for turn in [pool.submit(work) for _ in range(_AT_ONCE)]:
+                turn.result()
+
+
+class AsyncWorkAside:
+    """Of the asynchronous client."""
+
+    @staticmethod
+    async def run(work: Callable[[], T]) -> T:
+        import asyncio
+
+        return await asyncio.to_thread(work)
+
+    @staticmethod
+    async def together(work: Callable[[], Awaitable[None]]) -> None:
+        """Several tasks do it; the first failure is raised."""
+        import asyncio
+
+        turns = [asyncio.ensure_future(work()) for _ in range(_AT_ONCE)]
+        try:
+            await asyncio.gather(*turns)
+        finally:
+            for turn in turns:
+                turn.cancel()
+
+
+# ---- shipping
+
+
 _BYTES = (("content-type", "application/octet-stream"),)
 Directory = str | os.PathLike[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Shipped:
+class Shipped(Struct, frozen=True):
     """A project that the server keeps. `sha256` is the `project` of jobs that start with it."""
 
     sha256: str

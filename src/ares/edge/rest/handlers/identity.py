@@ -15,9 +15,8 @@ from ares.edge.rest.answers import TokenList, answer, empty
 from ares.edge.rest.bodies import NoQuery, TokenName
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import NOT_FOUND, granted
-from ares.model.access import Permission, TokenRecord
+from ares.model.access import Isolation, Permission, TenantRecord, TokenRecord, UserName, UserRecord
 from ares.model.base import Note, Record, Shown, Slug
-from ares.model.tenant import Isolation, TenantRecord, UserName, UserRecord
 
 # Machines get theirs by joining.
 PersonRole = Literal["viewer", "submitter", "tenant-admin", "auditor", "operator", "admin"]

@@ -14,7 +14,7 @@ from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import granted
 from ares.edge.rest.http.sockets import Say, SocketOver, converse
 from ares.model.audit import AuditDraft
-from ares.model.entry.job_session import ClientFrame, SessionExit, SessionTaken
+from ares.model.job_session import ClientFrame, SessionExit, SessionTaken
 from ares.ports.audit import AuditUnavailable
 
 _decode: Final = msgspec.msgpack.Decoder[ClientFrame](ClientFrame).decode

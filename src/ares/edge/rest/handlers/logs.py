@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from ares.api.jobs import LogStream, StreamedLog
 from ares.control.queries.logs import LogSearch, LogSlice
-from ares.edge.rest.answers import StreamedLog, answer
+from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import LogSearchQuery, LogsQuery, given
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import Problem, granted
@@ -35,6 +36,7 @@ class _Opening:
     end: int
     follow: bool
     for_s: float | None
+    stream: LogStream | None
 
 
 async def get_logs(call: RequestCall[LogsQuery, None]) -> ASGIApp:
@@ -46,7 +48,7 @@ async def stream_logs(call: RequestCall[LogsQuery, None], receive: Receive, send
     opening = await _open(call)
 
     async def talk(say: Callable[[bytes], Awaitable[None]]) -> None:
-        await _copy(call, opening, lambda piece: say(_message(piece)))
+        await _copy(call, opening, lambda piece: say(_message(piece, opening.stream)))
 
     await converse(call, receive, send, talk)
 
@@ -54,21 +56,26 @@ async def stream_logs(call: RequestCall[LogsQuery, None], receive: Receive, send
 async def search_logs(call: RequestCall[LogSearchQuery, None]) -> ASGIApp:
     asked = call.query
     search = LogSearch(
-        text=asked.text, attempt=given(asked.attempt) or 0, rank=asked.rank, offset=asked.offset, limit=asked.limit
-    )
+        text=asked.text, attempt=given(asked.attempt) or 0, rank=asked.rank, offset=asked.offset, limit=asked.limit,
+        stream=given(asked.stream),
+    )  # fmt: skip
     return answer(await call.edge.services.logs.search(call.who, call.path["id"], search))
 
 
-def _message(piece: LogSlice) -> bytes:
-    following = piece.offset + len(piece.data)
+def _message(piece: LogSlice, stream: LogStream | None) -> bytes:
+    data = piece.data if stream is None else piece.of(stream)
+    stderr = tuple((low - piece.offset, high - piece.offset) for low, high in piece.stderr)
+    if stream is not None:
+        stderr = ((0, len(data)),) if data and stream == "stderr" else ()
     return msgspec.json.encode(
         StreamedLog(
             attempt=piece.attempt,
             rank=piece.rank,
             offset=piece.offset,
-            next=following,
-            data=piece.data,
+            next=piece.offset + len(piece.data),
+            data=data,
             complete=piece.complete,
+            stderr=stderr,
         )
     )
 
@@ -84,7 +91,8 @@ async def _open(call: RequestCall[LogsQuery, None]) -> _Opening:
     timed = tail is not None and tail.endswith("s")
     if tail is not None:
         lines = _TAIL_LINES if timed else int(tail)
-        offset = await logs.tail_offset(call.who, job, seen.attempt, rank, lines) if lines else seen.size
+        stream: LogStream | None = given(call.query.stream)
+        offset = await logs.tail_offset(call.who, job, seen.attempt, rank, lines, stream) if lines else seen.size
     if since is not None:
         offset = await logs.since_offset(call.who, job, seen.attempt, rank, since)
     return _Opening(
@@ -96,6 +104,7 @@ async def _open(call: RequestCall[LogsQuery, None]) -> _Opening:
         end=seen.size,
         follow=call.query.follow or timed,
         for_s=float(tail[:-1]) if tail is not None and timed else None,
+        stream=given(call.query.stream),
     )
 
 
@@ -125,7 +134,8 @@ async def _copy(call: RequestCall[LogsQuery, None], opening: _Opening, sink: Sin
 
 
 class _LogAnswer:
-    """Plain bytes. An end without the last chunk means: not all of it, ask again from where you are."""
+    """Plain bytes, or pieces as lines of JSON. An end without the last chunk means: not all of it, ask again from where
+    you are."""
 
     def __init__(self, call: RequestCall[LogsQuery, None], opening: _Opening) -> None:
         self._call = call
@@ -138,9 +148,14 @@ class _LogAnswer:
             message: Any = {"type": "http.response.body", "body": data, "more_body": more}
             await streams.send(send(message))
 
+        stream, pieces = self._opening.stream, self._call.query.pieces
+
         async def sink(piece: LogSlice) -> None:
-            if piece.data:
-                await body(piece.data, more=True)
+            data = piece.data if stream is None else piece.of(stream)
+            if pieces:
+                data = _message(piece, stream) + b"\n"
+            if data:
+                await body(data, more=True)
 
         async def work() -> None:
             await send(self._start())
@@ -153,7 +168,7 @@ class _LogAnswer:
 
     def _start(self) -> Any:
         headers = [
-            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-type", b"application/jsonl" if self._call.query.pieces else b"text/plain; charset=utf-8"),
             (b"x-ares-attempt", str(self._opening.shown_attempt).encode()),
             (b"x-ares-log-offset", str(self._opening.offset).encode()),
         ]

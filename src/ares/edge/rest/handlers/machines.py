@@ -1,17 +1,21 @@
-"""What operators do with machines: drain, taint, consolidate."""
+"""What operators do with machines: drain, taint, consolidate; and how machines come in and go."""
 
 from typing import Annotated
 
 from litestar.types import ASGIApp
 from msgspec import Meta
 
+from ares.api.identity import CertificateView
+from ares.core.refusal import Refusal
 from ares.edge.rest.answers import answer
-from ares.edge.rest.bodies import NoQuery, ReasonBody
+from ares.edge.rest.bodies import NodeName, NoQuery, ReasonBody
 from ares.edge.rest.handlers.platform import node_answer
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import NO_NODE, Problem, granted
+from ares.edge.rest.http.problems import NO_NODE, NOT_FOUND, Problem, granted
 from ares.model.base import LabelKey, Record
-from ares.model.node import Taint
+from ares.model.node import MachineRole, Taint
+
+# ---- what operators do
 
 
 class TaintQuery(Record, frozen=True):
@@ -65,3 +69,37 @@ async def consolidate(call: RequestCall[NoQuery, ConsolidationBody]) -> ASGIApp:
         detail = "to carry out a plan, say which: its revision, as it was shown without apply"
         raise Problem("invalid", detail=detail, path="$.revision")
     return answer(await service.apply(call.who, body.gpus, body.nodes, body.revision))
+
+
+# ---- identities
+
+
+class JoinBody(Record, frozen=True):
+    """The machine's name, and its request for a certificate (PKCS#10 in PEM)."""
+
+    name: NodeName
+    request: Annotated[str, Meta(max_length=16_384)]
+
+
+class CertificateList(Record, frozen=True):
+    certificates: tuple[CertificateView, ...]
+
+
+async def join(call: RequestCall[NoQuery, JoinBody]) -> ASGIApp:
+    return answer(await call.edge.services.authority.join(call.token, call.body.name, call.body.request))
+
+
+async def list_certificates(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    return answer(CertificateList(certificates=tuple(await call.edge.services.authority.list(call.who))))
+
+
+async def revoke_node(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    return await _revoke(call, "node", call.path["name"], NO_NODE)
+
+
+async def revoke_cluster(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    return await _revoke(call, "cluster", call.path["name"], NOT_FOUND)
+
+
+async def _revoke(call: RequestCall[NoQuery, None], role: MachineRole, name: str, missing: Refusal) -> ASGIApp:
+    return answer(await call.edge.services.authority.revoke(call.who, role, name), missing=missing)

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ares.api.policies import CheckAnswer, NameView
 from ares.control.governance.policies import TRIED_MAX
-from ares.core.policy.names import NAMES
+from ares.core.policy.facts import NAMES
 from ares.edge.rest.answers import answer, empty
 from ares.edge.rest.bodies import NoQuery, given
 from ares.edge.rest.http.operation import RequestCall

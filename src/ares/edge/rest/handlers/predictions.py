@@ -1,7 +1,8 @@
-"""How long jobs run and when they start: asked about a job, and how good the answers have been."""
+"""How long jobs run and when they start, how good the answers have been, and how classes of service fare."""
 
 from litestar.types import ASGIApp
 
+from ares.api.deadlines import SlaView
 from ares.api.jobs import SubmitBody
 from ares.core.forecast.trees import TreeModel
 from ares.edge.rest.answers import answer, empty
@@ -9,6 +10,7 @@ from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.handlers.submit import request_of
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import NOT_FOUND
+from ares.model.base import Record
 
 
 async def get_predictions(call: RequestCall[NoQuery, None]) -> ASGIApp:
@@ -26,3 +28,16 @@ async def put_model(call: RequestCall[NoQuery, TreeModel]) -> ASGIApp:
 
 async def delete_model(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return empty(None if await call.edge.services.predictions.uninstall() else NOT_FOUND)
+
+
+# ---- classes of service
+
+
+class SlaList(Record, frozen=True):
+    """By name; deadlines that jobs have of their own come first, without one."""
+
+    classes: tuple[SlaView, ...]
+
+
+async def list_classes(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    return answer(SlaList(classes=await call.edge.services.deadlines.classes_seen(call.who)))

@@ -1,4 +1,4 @@
-"""Submitting jobs, one or many."""
+"""Submitting jobs, one or many, and the files that they start with."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from ares.model.access import Principal
 from ares.model.base import RequestId
 from ares.model.job import PRIORITIES, JobSpec
 
-_job = StrictDecoder(SubmitBody)
+_job = StrictDecoder(SubmitBody, "spec")
 
 
 class _Batch(msgspec.Struct, forbid_unknown_fields=True):
@@ -201,3 +201,14 @@ def _outcome(
 def _links(job: str) -> dict[str, str]:
     base = f"/v1/jobs/{job}"
     return {"self": base, "events": f"{base}/events", "logs": f"{base}/logs"}
+
+
+# ---- the files that jobs start with
+
+
+async def ship_project(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    return answer(await call.edge.services.projects.offer(call.who.tenant, call.raw))
+
+
+async def ship_parts(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    return answer(await call.edge.services.projects.take(call.who.tenant, call.raw))

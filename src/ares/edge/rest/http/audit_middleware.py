@@ -90,18 +90,21 @@ class Auditor:
             nonlocal replaced
             if replaced:
                 return
-            if message["type"] in _STARTS and (problem := await self._record(scope, message)) is not None:
-                replaced = True
-                await refuse(problem)(scope, receive, send)
-                return
+            if message["type"] in _STARTS:
+                about = noted(scope)
+                problem = await self._record(scope, message, about)
+                about.answered = True
+                if problem is not None:
+                    replaced = True
+                    await refuse(problem)(scope, receive, send)
+                    return
             await send(message)
 
         await self._app(scope, receive, leave)
 
-    async def _record(self, scope: Scope, message: Message) -> Problem | None:
+    async def _record(self, scope: Scope, message: Message, about: Noted) -> Problem | None:
         """Records the request. Returns the answer to send instead when that failed."""
         status: int = message.get("status", 101)
-        about = noted(scope)
         changes = mutates(scope)
         busy = about.problem is not None and about.problem.code == "overloaded"
         denied = busy or (400 <= status < 500 and (changes or status not in _NO_DENIALS))

@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from ares.edge.rest.http.problems import MEDIA_TYPE, Problem, retry_after
+from ares.edge.rest.http.wire import ARRIVED
 from ares.model.limits import ServerLimits
 
 Part = Literal["", "head", "body"]
@@ -170,6 +171,7 @@ class _Http(HttpToolsProtocol):
         self._part = ""
         self._since = None
         self._loose_bytes = 0
+        cast("Any", self.scope)["state"][ARRIVED] = True
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:

@@ -56,7 +56,7 @@ class BodyReader:
     """Reads and decodes a body within its limits."""
 
     def __init__(self, body: Body) -> None:
-        self._decoder = StrictDecoder(body.type) if body.typed else None
+        self._decoder = StrictDecoder(body.type, body.shared) if body.typed else None
         self._default = None if body.required else body.type()
         self._batch = body.batch
         self._media_type = BYTES if body.binary else JSON
@@ -65,9 +65,9 @@ class BodyReader:
         """The memory to reserve for the body. Raises Problem when it is too large for any body."""
         return body_size(scope, self._bytes_max(settings))
 
-    async def receive(self, receive: Receive, settings: ApiSettings) -> bytes:
+    async def receive(self, scope: Scope, receive: Receive, settings: ApiSettings) -> bytes:
         """The whole body, not decoded yet."""
-        return await read_body(receive, self._bytes_max(settings), settings.body_timeout_s)
+        return await read_body(scope, receive, self._bytes_max(settings), settings.body_timeout_s)
 
     def _bytes_max(self, settings: ApiSettings) -> int:
         return settings.batch_bytes_max if self._batch else settings.body_bytes_max

@@ -10,8 +10,7 @@ from typing import Any, Literal, get_args
 
 from litestar.types import Scope
 
-from ares.core.limits.buckets import Buckets
-from ares.core.limits.turns import FairTurns, Full
+from ares.core.limits import Buckets, FairTurns, Full
 from ares.edge.rest.http.pacing import Pacer
 from ares.edge.rest.http.problems import Problem, retry_after
 from ares.model.access import Principal

@@ -70,6 +70,8 @@ class Body:
     typed: bool = True
     batch: bool = False
     binary: bool = False
+    # A part that is often the same: it is decoded once for equal bytes.
+    shared: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from types import coroutine
 from typing import Any, TypeVar, cast
 
 from ares.control.state.pacing import PACE
-from ares.core.limits.shares import TimeShares
+from ares.core.limits import TimeShares
 from ares.edge.rest.http.problems import Problem, retry_after
 from ares.model.limits import ServerLimits
 from ares.ports.telemetry import Telemetry
@@ -35,6 +35,7 @@ class Pacer:
         self._limits = limits
         self._telemetry = telemetry
         self._shares = TimeShares(limits.tenant_time_share, limits.tenant_time_burst_s)
+        self.took = self._shares.took
         self._lines: dict[str, asyncio.Lock] = {}
         self._waiting: dict[str, int] = {}
         # Requests in service of tenants that are within their share; set while there are none.
@@ -45,9 +46,9 @@ class Pacer:
     async def serve(self, tenant: str, work: Coroutine[Any, Any, None], *, writes: bool = False) -> None:
         """Runs `work` and charges each of its steps."""
         self._shares.came(tenant, perf_counter())
-        pace = PacedRequest(self, tenant, _WRITE_COSTS if writes else 1.0)
-        PACE.set(pace)
-        await pace.charged(work)
+        costs = _WRITE_COSTS if writes else 1.0
+        PACE.set(PacedRequest(self, tenant, costs))
+        await _stepped(work, self, tenant, costs)
 
     async def begin(self, tenant: str) -> bool:
         """Before a request is served. A tenant far over its share is refused with the time to try again. Returns
@@ -100,9 +101,6 @@ class Pacer:
         else:
             await asyncio.sleep(0)
 
-    def took(self, tenant: str, seconds: float, now: float) -> None:
-        self._shares.took(tenant, seconds, now)
-
     def _over(self, tenant: str, due_s: float) -> Problem:
         self._telemetry.count("ares_limited_total", 1, "time")
         share = f"{self._limits.tenant_time_share:.0%}"
@@ -131,6 +129,7 @@ class PacedRequest:
 def _stepped(work: Coroutine[Any, Any, T], pacer: Pacer, tenant: str, costs: float) -> Generator[Any, Any, T]:
     """Awaits `work`, and charges its tenant for the time of each step. Waiting in between is free."""
     error: BaseException | None = None
+    took = pacer.took
     while True:
         began = perf_counter()
         try:
@@ -139,7 +138,8 @@ def _stepped(work: Coroutine[Any, Any, T], pacer: Pacer, tenant: str, costs: flo
             return cast("T", done.value)
         finally:
             ended = perf_counter()
-            pacer.took(tenant, costs * min(ended - began, _STEP_MAX_S), ended)
+            step = ended - began
+            took(tenant, costs * (step if step < _STEP_MAX_S else _STEP_MAX_S), ended)
         try:
             yield awaited
             error = None

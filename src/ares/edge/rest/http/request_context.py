@@ -16,7 +16,7 @@ NOTED = "ares_noted"
 class Noted:
     """Facts about a request for the audit log. `who` is the authenticated caller, also of a refused request."""
 
-    __slots__ = ("counts", "glass", "made", "problem", "route", "target", "who")
+    __slots__ = ("answered", "counts", "glass", "made", "problem", "route", "target", "who")
 
     def __init__(self) -> None:
         self.route: Operation | Socket | None = None
@@ -24,6 +24,8 @@ class Noted:
         # The reason of break-glass access to another tenant; empty where none is needed.
         self.glass = ""
         self.problem: Problem | None = None
+        # Whether its answer has begun: no other can be sent.
+        self.answered = False
         # The tenant it asks about in its query or body.
         self.target = ""
         # What the request made, as "kind/id", and how many of what.

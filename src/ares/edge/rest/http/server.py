@@ -12,7 +12,7 @@ import structlog
 import uvicorn
 from litestar import Litestar
 
-from ares.core.net.addresses import is_loopback
+from ares.core.net import is_loopback
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.app import STREAMS
 from ares.edge.rest.http.connections import Connections
@@ -221,7 +221,8 @@ def _listen(host: str, port: int) -> socket.socket:
 def _config(app: Litestar, settings: ApiSettings, connections: Connections) -> uvicorn.Config:
     http, ws = connections.protocols()
     config = uvicorn.Config(
-        app,
+        # What the framework does around it is for apps that are started and stopped by it.
+        app.asgi_handler,
         http=http,
         ws=ws,
         lifespan="off",

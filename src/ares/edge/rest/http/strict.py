@@ -8,14 +8,15 @@ border must not.
 import json
 import re
 from types import UnionType
-from typing import Annotated, Any, Generic, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ares.edge.rest.http.problems import Problem
+from ares.model.access import UserName
 from ares.model.base import Slug
 from ares.model.quota import Measure
-from ares.model.tenant import UserName
 
 DEPTH_MAX = 32
 
@@ -26,6 +27,9 @@ Shape: TypeAlias = "dict[str, Shape] | _Each | None"
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+# Parts of requests that are kept, and the longest of them.
+_PARTS_MAX = 512
+_PART_BYTES_MAX = 1024
 _PATH = re.compile(r"^(.*) - at (`key` in )?`(\$.*)`$", re.DOTALL)
 
 
@@ -42,16 +46,75 @@ class _Duplicate(Exception):
     pass
 
 
-class StrictDecoder(Generic[T]):
-    """Decodes one struct. `decode` also gives the plain object, to see what was really said."""
+class _KnownPart(NamedTuple):
+    """A part of a request that was read before: its value, what was said, and the colons in it."""
 
-    def __init__(self, type_: type[T]) -> None:
+    value: Any
+    plain: Any
+    colons: int
+
+
+class _Shared(Generic[T]):
+    """Requests whose part `name` came before with the same bytes. The rest of them is texts; all others are read as a
+    whole. Equal parts are one object, so that what follows from them can be known by it."""
+
+    def __init__(self, type_: type[T], name: str) -> None:
+        fields = msgspec.structs.fields(cast("type[msgspec.Struct]", type_))
+        rest = [(field.name, field.encode_name, field.type | UnsetType) for field in fields if field.name != name]
+        parts: list[Any] = [(name, msgspec.Raw)]
+        parts += [(own, kind, msgspec.field(name=text, default=UNSET)) for own, text, kind in rest]
+        self._shell = msgspec.json.Decoder(msgspec.defstruct("Shell", parts, forbid_unknown_fields=True)).decode
+        self._type = type_
+        self._name = name
+        self._said_as = {own: text for own, text, _ in rest}
+        self._known: dict[bytes, _KnownPart] = {}
+
+    def find(self, raw: bytes) -> tuple[bytes, tuple[T, dict[str, Any]] | None]:
+        """The bytes of the part, and the whole request where that part is known and nothing else is to be checked."""
+        try:
+            said = msgspec.structs.asdict(self._shell(raw))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return b"", None
+        part = bytes(said.pop(self._name))
+        known = self._known.get(part)
+        if known is None:
+            return part, None
+        rest = {name: value for name, value in said.items() if value is not UNSET}
+        # No colons but those of the part and of the keys beside it: no key was lost as a duplicate.
+        if raw.count(b":") != known.colons + 1 + len(rest) or any(type(value) is not str for value in rest.values()):
+            return b"", None
+        plain = {self._name: known.plain, **{self._said_as[name]: value for name, value in rest.items()}}
+        return part, (self._type(**{self._name: known.value}, **rest), plain)
+
+    def keep(self, part: bytes, value: T, plain: dict[str, Any]) -> None:
+        if not part or len(part) > _PART_BYTES_MAX:
+            return
+        if len(self._known) >= _PARTS_MAX:
+            self._known.clear()
+        self._known[part] = _KnownPart(getattr(value, self._name), plain[self._name], part.count(b":"))
+
+
+class StrictDecoder(Generic[T]):
+    """Decodes one struct. `decode` also gives the plain object, to see what was really said. `shared` names a part of
+    it that is decoded once for equal bytes."""
+
+    def __init__(self, type_: type[T], shared: str = "") -> None:
         self._decode = msgspec.json.Decoder(type_).decode
         shape = _shape_of(type_)
         assert isinstance(shape, dict), f"{type_}: a request is an object"
         self._shape = shape
+        self._shared = _Shared(type_, shared) if shared else None
 
     def decode(self, raw: bytes) -> tuple[T, dict[str, Any]]:
+        if self._shared is None:
+            return self._whole(raw)
+        part, found = self._shared.find(raw)
+        if found is None:
+            found = self._whole(raw)
+            self._shared.keep(part, *found)
+        return found
+
+    def _whole(self, raw: bytes) -> tuple[T, dict[str, Any]]:
         check_depth(raw)
         try:
             value = self._decode(raw)

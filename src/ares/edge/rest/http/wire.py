@@ -6,6 +6,9 @@ from litestar.types import Receive, Scope
 
 from ares.edge.rest.http.problems import Problem
 
+# Under which a connection keeps that all of a request is here.
+ARRIVED = "ares_arrived"
+
 
 class ClientGone(Exception):
     """The client left before its request was complete: no answer is needed."""
@@ -19,7 +22,10 @@ def header(scope: Scope, name: bytes) -> str | None:
     return None
 
 
-async def read_body(receive: Receive, bytes_max: int, timeout_s: float) -> bytes:
+async def read_body(scope: Scope, receive: Receive, bytes_max: int, timeout_s: float) -> bytes:
+    if scope["state"].get(ARRIVED):
+        # There is nothing to wait for.
+        return _bounded((await _next(receive))[0], bytes_max)
     try:
         async with asyncio.timeout(timeout_s):
             part, more = await _next(receive)

@@ -6,7 +6,7 @@ from ares.control.access.tenants import TenantChange
 from ares.control.access.users import UserChange
 from ares.edge.rest.answers import JSON, TokenList
 from ares.edge.rest.bodies import NoQuery
-from ares.edge.rest.handlers import identity, machine_identities
+from ares.edge.rest.handlers import identity, machines
 from ares.edge.rest.handlers.identity import (
     OwnTokenBody,
     RoleList,
@@ -16,9 +16,9 @@ from ares.edge.rest.handlers.identity import (
     UserBody,
     UserList,
 )
-from ares.edge.rest.handlers.machine_identities import CertificateList, JoinBody
+from ares.edge.rest.handlers.machines import CertificateList, JoinBody
 from ares.edge.rest.http.operation import PUBLIC, Body, Operation
-from ares.model.tenant import TenantRecord, UserRecord
+from ares.model.access import TenantRecord, UserRecord
 
 IDENTITY_OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -105,20 +105,20 @@ IDENTITY_OPERATIONS: tuple[Operation, ...] = (
 MACHINE_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "joinMachine", "POST", "/join", "machines:join", "Trade a join token for a machine's certificate.",
-        machine_identities.join, {200: (JSON, Admitted)}, NoQuery, Body(JoinBody), ("no-authority",), tag="nodes",
+        machines.join, {200: (JSON, Admitted)}, NoQuery, Body(JoinBody), ("no-authority",), tag="nodes",
     ),
     Operation(
         "listCertificates", "GET", "/certificates", "nodes:admit", "Machines' certificates, by machine.",
-        machine_identities.list_certificates, {200: (JSON, CertificateList)}, NoQuery, tag="nodes",
+        machines.list_certificates, {200: (JSON, CertificateList)}, NoQuery, tag="nodes",
     ),
     Operation(
         "revokeNode", "POST", "/nodes/{name}/revoke", "nodes:admit",
         "Take back all that a node proves itself by. Its stream is cut, and its jobs are taken away.",
-        machine_identities.revoke_node, {200: (JSON, Revoked)}, NoQuery, tag="nodes",
+        machines.revoke_node, {200: (JSON, Revoked)}, NoQuery, tag="nodes",
     ),
     Operation(
         "revokeCluster", "POST", "/clusters/{name}/revoke", "clusters:admin",
-        "Take back all that a cluster proves itself by.", machine_identities.revoke_cluster,
+        "Take back all that a cluster proves itself by.", machines.revoke_cluster,
         {200: (JSON, Revoked)}, NoQuery,
         tag="nodes",
     ),

@@ -33,18 +33,21 @@ from ares.edge.rest.bodies import (
     ResolveQuery,
     UsageQuery,
 )
-from ares.edge.rest.handlers import deadlines, decisions, events, jobs, logs, outputs, platform, submit
-from ares.edge.rest.handlers.deadlines import SlaList
+from ares.edge.rest.handlers import decisions, events, jobs, logs, outputs, platform, predictions, submit
+from ares.edge.rest.handlers.predictions import SlaList
 from ares.edge.rest.http.operation import PUBLIC, Body, Operation, Socket
 from ares.edge.rest.http.problems import ADMISSION_CODES, QUOTA_CODES
-from ares.edge.rest.routes.crons import CRON_OPERATIONS
-from ares.edge.rest.routes.flows import FLOW_OPERATIONS
 from ares.edge.rest.routes.governance import AUDIT_OPERATIONS, POLICY_OPERATIONS, QUOTA_OPERATIONS, SECRET_OPERATIONS
 from ares.edge.rest.routes.identity import IDENTITY_OPERATIONS, MACHINE_OPERATIONS
-from ares.edge.rest.routes.job_sessions import JOB_SESSION_OPERATIONS, JOB_SESSION_SOCKETS
+from ares.edge.rest.routes.jobs import (
+    CRON_OPERATIONS,
+    FLOW_OPERATIONS,
+    JOB_SESSION_OPERATIONS,
+    JOB_SESSION_SOCKETS,
+    PROJECT_OPERATIONS,
+    STEERING_OPERATIONS,
+)
 from ares.edge.rest.routes.operator import OPERATOR_OPERATIONS
-from ares.edge.rest.routes.projects import PROJECT_OPERATIONS
-from ares.edge.rest.routes.steering import STEERING_OPERATIONS
 from ares.model.state import JobState
 
 PREFIX = "/v1"
@@ -70,7 +73,7 @@ _REASON = Body(ReasonBody, required=False)
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "submitJob", "POST", "/jobs", "jobs:submit", "Submit a job.", submit.submit_job,
-        {201: (JSON, Created), 200: (JSON, Created)}, NoQuery, Body(SubmitBody),
+        {201: (JSON, Created), 200: (JSON, Created)}, NoQuery, Body(SubmitBody, shared="spec"),
         ("request-id-mismatch", "tenant-mismatch", "request-conflict", "queue-full", *QUOTA_CODES, *ADMISSION_CODES),
         headers=("Idempotency-Key", "traceparent"),
     ),
@@ -137,7 +140,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "listClasses", "GET", "/sla", "jobs:read", "Classes of service, and how many jobs met their deadline.",
-        deadlines.list_classes, {200: (JSON, SlaList)}, NoQuery, tag="decisions",
+        predictions.list_classes, {200: (JSON, SlaList)}, NoQuery, tag="decisions",
     ),
     Operation(
         "replayDecision", "POST", "/decisions/{name}/replay", "jobs:read",
@@ -146,7 +149,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "getJobLogs", "GET", "/jobs/{id}/logs", "logs:read", "What an attempt wrote, to its end or as it comes.",
-        logs.get_logs, {200: ("text/plain", str)}, LogsQuery, problems=("too-many-streams",),
+        logs.get_logs, {200: ("text/plain, application/jsonl", str)}, LogsQuery, problems=("too-many-streams",),
     ),
     Operation(
         "searchJobLogs", "GET", "/jobs/{id}/logs/search", "logs:read", "Lines of the output that contain a text.",

@@ -103,7 +103,20 @@ async def _old_plan(world: SimulatedWorld) -> None:
     await until(world, lambda: phase(world, job) == phase(world, after) == "SUCCEEDED")
 
 
+async def _same_room(world: SimulatedWorld) -> None:
+    """Jobs of two tenants want the only node when it is free again. Each waits with a planner of its own, and both
+    planners give the node away in one round."""
+    await ready(world)
+    before = await submit(world, 4.0)
+    await until(world, lambda: phase(world, before) == "RUNNING")
+    jobs = [await submit(world, 4.0, number=2, by=person) for person in (0, 1)]
+    await until(world, lambda: all(phase(world, job) == "SUCCEEDED" for job in jobs))
+
+
 CASES: dict[str, DirectedCase] = {
+    "same-room": DirectedCase(
+        "two planners give the same room away", _same_room, replicas=1, nodes=1, people=2, planners=2
+    ),
     "old-plan": DirectedCase("the planner says what it said before", _old_plan, replicas=1, nodes=1),
     "late-array": DirectedCase("an array's tasks arrive when they have ended", _late_array),
     "late-grant": DirectedCase("a binding arrives when the job has ended", _late_grant, nodes=1),

@@ -9,7 +9,7 @@ from ares.control.flow.submission import AcceptedFlow, FlowRequest
 from ares.control.submit.submit import SubmitRequest
 from ares.core import keys
 from ares.model.access import Principal, TokenRecord
-from ares.model.job import JobSpec, Need, NeedsTimeout, Resources
+from ares.model.job import JobSpec, Need, NeedsTimeout, Parent, Resources
 from ares.model.link import AttemptRef, ChildAnswer, ChildCall
 from ares.model.state import Fence
 from ares.ports.store import Put
@@ -117,6 +117,24 @@ async def _set_clock(world: SimulatedWorld) -> None:
     await until(world, lambda: phase(world, child) == "SKIPPED")
 
 
+async def _late_timeout(world: SimulatedWorld) -> None:
+    """The leader does not hear that one of two parents ended in time, and the child has waited long enough."""
+    await ready(world)
+    leader = leader_of(world)
+    for node in world.nodes:
+        await serve_past(world, node, leader)
+    parents = [await submit(world, 3.0, 1, cpu_milli=500), await submit(world, 30.0, 2, cpu_milli=500)]
+    of = tuple(Parent(job=parent) for parent in parents)
+    patience = NeedsTimeout(after_s=5.0, then="skip")
+    child = await submit(world, 1.0, 9, needs=(Need(of=of, k=1),), needs_timeout=patience)
+    await until(world, lambda: phase(world, parents[0]) == "RUNNING")
+    leader.wire.hold_watch()
+    await until(world, lambda: phase(world, parents[0]) == "SUCCEEDED")
+    await asyncio.sleep(10.0)
+    leader.wire.release_watch()
+    await until(world, lambda: phase(world, child) in ("SKIPPED", "SUCCEEDED"))
+
+
 async def _family(world: SimulatedWorld) -> tuple[str, Principal, AttemptRef]:
     """A running job that may submit others, its node and its attempt."""
     await ready(world)
@@ -178,5 +196,6 @@ CASES: dict[str, DirectedCase] = {
     "unknown-parent": DirectedCase("a job waits for one that is not kept", _unknown_parent),
     "late-child": DirectedCase("a job of an attempt arrives when the attempt is over", _late_child),
     "repeated-call": DirectedCase("the next attempt submits the same job again", _repeated_call),
+    "late-timeout": DirectedCase("a timeout of needs by a leader that lags behind", _late_timeout),
     "set-clock": DirectedCase("wall clocks are set while jobs wait", _set_clock),
 }

@@ -8,9 +8,8 @@ from ares.api.jobs import CronBody
 from ares.api.updates import JobUpdate, ResourceUpdate
 from ares.control.replica import Replica
 from ares.core import keys
-from ares.model.access import Principal
+from ares.model.access import Principal, UserRecord
 from ares.model.job import JobSpec, Resources
-from ares.model.tenant import UserRecord
 from ares.ports.store import Put
 from ares.sim.world.plane import Plane
 from ares.sim.world.stage import (

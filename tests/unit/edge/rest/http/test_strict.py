@@ -11,13 +11,21 @@ from hypothesis import strategies as st
 
 from ares.edge.rest.http.problems import Problem
 from ares.edge.rest.http.strict import DEPTH_MAX, StrictDecoder, check_depth, invalid
+from ares.model.access import TenantRecord
 from ares.model.base import Record
 from ares.model.quota import Limits
-from ares.model.tenant import TenantRecord
 
 
 class Inner(Record, frozen=True):
     long_name: int = 0
+
+
+class Shell(Record, frozen=True):
+    """A request with a part that often comes again."""
+
+    one: "Outer"
+    id_text: Annotated[str, msgspec.Meta(max_length=5)] | None = None
+    count: int = 0
 
 
 class Outer(Record, frozen=True):
@@ -135,6 +143,58 @@ def test_rubbish_is_refused_and_never_breaks(raw: bytes) -> None:
     with contextlib.suppress(Problem):
         decoded, _ = DECODER.decode(raw)
         assert isinstance(decoded, Outer)
+
+
+parts = st.lists(st.sampled_from([{"plain": "a:b"}, {"free": {"x": "y"}}, {"one": {"longName": 1}}]), min_size=2)
+beside = st.fixed_dictionaries(
+    {}, optional={"idText": st.text(max_size=7), "count": st.integers(0, 9), "more": st.just(1)}
+)
+
+
+@given(parts, beside)
+def test_what_came_before_is_read_as_if_it_had_not(parts: list[dict[str, Any]], beside: dict[str, Any]) -> None:
+    sharing = StrictDecoder(Shell, "one")
+    for part in parts:
+        raw = json.dumps({"one": part, **beside}).encode()
+        assert _outcome(sharing, raw) == _outcome(StrictDecoder(Shell), raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"one":{"plain":"x"},"one":{"plain":"x"}}', b'{"one":{"plain":"x"},"idText":"a","idText":"b"}',
+        b'{"one":{"plain":"x"},"idText":"a"}garbage', b'{"one":{"plain":"x"},"idText":"\xd5"}',
+        b'{"one":{"plain":"x"}', b'{"one":{"plain":"x"},"idText":null}', b'{"idText":"a"}', b'{"one":1}',
+    ],
+)  # fmt: skip
+def test_what_is_wrong_beside_a_part_that_came_before_is_found(raw: bytes) -> None:
+    sharing = StrictDecoder(Shell, "one")
+    sharing.decode(b'{"one":{"plain":"x"}}')
+    assert _outcome(sharing, raw) == _outcome(StrictDecoder(Shell), raw)
+
+
+def test_equal_parts_are_one_object() -> None:
+    sharing = StrictDecoder(Shell, "one")
+    first, _ = sharing.decode(b'{"one":{"plain":"x"},"idText":"a"}')
+    second, plain = sharing.decode(b'{"idText":"b","one":{"plain":"x"}}')
+    assert second.one is first.one
+    assert plain == {"one": {"plain": "x"}, "idText": "b"}
+
+
+def test_parts_that_are_kept_are_few_and_short() -> None:
+    sharing, long = StrictDecoder(Shell, "one"), b'{"one":{"plain":"%b"}}' % (b"x" * 5000)
+    assert sharing.decode(long)[0].one is not sharing.decode(long)[0].one
+    first, _ = sharing.decode(b'{"one":{"plain":0}}')
+    for number in range(1, 2000):
+        sharing.decode(b'{"one":{"plain":%d}}' % number)
+    assert sharing.decode(b'{"one":{"plain":0}}')[0].one is not first.one
+
+
+def _outcome(decoder: StrictDecoder[Shell], raw: bytes) -> object:
+    try:
+        return decoder.decode(raw)
+    except Problem as problem:
+        return problem.code, problem.detail, problem.path
 
 
 def test_a_request_that_chooses_between_structs_is_a_mistake_of_ours() -> None:

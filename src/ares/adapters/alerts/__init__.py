@@ -1,1 +1,0 @@
-"""Ways by which alerts reach people."""

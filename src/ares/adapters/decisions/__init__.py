@@ -1,1 +1,0 @@
-"""Where the scheduler's decisions are kept."""

@@ -1,1 +1,0 @@
-"""Identity providers over HTTP."""

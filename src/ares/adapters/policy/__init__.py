@@ -1,1 +1,0 @@
-"""The language policies are written in."""

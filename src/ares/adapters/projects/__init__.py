@@ -1,1 +1,0 @@
-"""Where projects are kept."""

@@ -1,1 +1,0 @@
-"""Vaults: where secrets are sealed."""

@@ -1,1 +1,0 @@
-"""Pure decisions about alerts."""

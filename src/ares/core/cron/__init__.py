@@ -1,1 +1,0 @@
-"""Schedules: when a job is to be made again."""

@@ -1,1 +1,0 @@
-"""How much each tenant and client may have: rates and turns."""

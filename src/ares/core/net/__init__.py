@@ -1,1 +1,0 @@
-"""Addresses of the network, as values. Pure."""

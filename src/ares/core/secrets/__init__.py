@@ -1,1 +1,0 @@
-"""Secrets: keeping their values out of what is shown."""

@@ -1,1 +1,0 @@
-"""Records of sessions in running jobs."""

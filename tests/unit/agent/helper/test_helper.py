@@ -1,0 +1,188 @@
+"""The helper as a process: it ends as its program does, says why, and begins anew when an elastic gang changes."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from ares.agent.attempts.runtime import equipped
+from ares.agent.attempts.workspace import Folder
+from ares.agent.helper.orders import HelperOrders, command_of
+from ares.agent.helper.slot import HelperEnd, SlotProcesses
+from ares.core.runtime.kind import RuntimePlan
+from ares.model.job import Gang, JobSpec, RuntimeWish
+from ares.model.link import AttemptRef, GangPeer, Start, WorldInfo
+from ares.model.state import Fence, Placement
+from ares.ports.executor import Launch
+
+TIMEOUT_S = 60.0
+
+
+def world(folder: Path, generation: int, ranks: list[int]) -> None:
+    peers = [{"rank": rank, "node": f"n{rank}", "address": "127.0.0.1"} for rank in ranks]
+    draft = folder / "world.new"
+    draft.write_text(json.dumps({"generation": generation, "rank": 0, "peers": peers, "masterPort": 0}))
+    draft.rename(folder / "world.json")
+
+
+def helper(folder: Path, script: str, elastic_s: float = 20.0, **plan: Any) -> "subprocess.Popen[bytes]":
+    told = {
+        "plan": structs.asdict(RuntimePlan(**plan)), "command": ["sh", "-c", script], "key": "k",
+        "folder": str(folder), "meetS": 5.0, "elasticS": elastic_s,
+    }  # fmt: skip
+    (folder / "runtime.json").write_text(json.dumps(told))
+    env = {**os.environ, "ARES_WORLD_FILE": str(folder / "world.json"), "SEEN": str(folder / "seen")}
+    return subprocess.Popen(command_of("main", str(folder / "runtime.json")), env=env)
+
+
+@pytest.mark.parametrize(("script", "ended"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", -9)])
+def test_it_ends_as_its_program_does(tmp_path: Path, script: str, ended: int) -> None:
+    world(tmp_path, 0, [0])
+    assert helper(tmp_path, script).wait(TIMEOUT_S) == ended
+
+
+def test_it_says_which_process_failed_without_waiting_for_the_launcher(tmp_path: Path) -> None:
+    """The launcher, a shell, would go on for long."""
+    world(tmp_path, 0, [0])
+    launcher = ("sh", "-c", 'RANK=3 LOCAL_RANK=1 ares-watch "$@"; sleep 1000', "sh")
+    process = helper(tmp_path, "exit 5", launcher=launcher)
+    assert process.wait(TIMEOUT_S) == 5
+    assert json.loads((tmp_path / "ended.json").read_bytes())["message"] == "process 3 (local rank 1): exit code 5"
+
+
+def test_a_command_that_is_missing_is_a_fault_of_the_start(tmp_path: Path) -> None:
+    world(tmp_path, 0, [0])
+    assert helper(tmp_path, "", launcher=("no-such-launcher",)).wait(TIMEOUT_S) == 127
+    note = json.loads((tmp_path / "ended.json").read_bytes())
+    assert (note["failure"], "command not found: no-such-launcher" in note["message"]) == ("staging", True)
+
+
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [
+        ("ray, version 2.51.9", "is version 2.51.9, and at least 2.52 is needed"),
+        ("ray, version 1.99", "is version 1.99, and at least 2.52 is needed"),
+        ("", "does not say its version"),
+        ("ray, version 2.52.0", ""),
+        ("ray, version 2.100.1", ""),
+        ("ray, version 3.0.0", ""),
+    ],
+)
+def test_a_service_that_is_too_old_is_not_started(tmp_path: Path, version: str, says: str) -> None:
+    world(tmp_path, 0, [0])
+    service = tmp_path / "service"
+    service.write_text(f'#!/bin/sh\n[ "$1" != --version ] || {{ echo "{version}"; exit; }}\ntouch "$SEEN"; exit 9\n')
+    service.chmod(0o700)
+    plan: dict[str, Any] = {"meets": True, "service_first": (str(service),), "service_least": (2, 52)}
+    assert helper(tmp_path, "true", **plan).wait(TIMEOUT_S) == 1
+    note = json.loads((tmp_path / "ended.json").read_bytes())
+    assert (note["failure"], (says or "ended with 9") in note["message"]) == ("staging", True), note
+    assert (tmp_path / "seen").exists() == (not says)
+
+
+def test_an_elastic_program_begins_anew_with_the_new_world(tmp_path: Path) -> None:
+    world(tmp_path, 0, [0])
+    script = 'set -- $ARES_MEETING; echo "$1" >> "$SEEN"; [ "$1" = 1 ] || exit 0; exec sleep 1000'
+    process = helper(tmp_path, script, elastic=True)
+    seen, deadline = tmp_path / "seen", time.monotonic() + TIMEOUT_S
+    while not seen.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    world(tmp_path, 1, [0, 1])
+    assert process.wait(TIMEOUT_S) == 0
+    assert seen.read_text().split() == ["1", "2"]
+
+
+def settled(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# The first world's worker has a session of its own and heeds no SIGTERM. The second world's program waits for its end.
+STUBBORN = """
+if [ "${ARES_MEETING%% *}" = 1 ]; then
+    setsid env $HIDES sh -c 'trap "" TERM; echo $$ >> "$SEEN"; while :; do sleep 0.1; done' &
+    [ -n "$HIDES" ] || { while [ ! -s "$SEEN" ]; do sleep 0.05; done; exit 3; }
+    wait
+fi
+while [ ! -e "$SEEN.gone" ]; do sleep 0.05; done
+"""
+
+
+@pytest.mark.parametrize("hides", ["-u ARES_HELPER_ENDS", ""])
+def test_no_worker_of_the_earlier_world_outlives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hides: str
+) -> None:
+    """One that the launcher alone leads to, and one whose launcher has ended before."""
+    monkeypatch.setenv("HIDES", hides)
+    world(tmp_path, 0, [0])
+    process = helper(tmp_path, STUBBORN, elastic_s=2 * TIMEOUT_S, elastic=True)
+    seen = tmp_path / "seen"
+    assert settled(lambda: seen.exists() and seen.read_text().endswith("\n"))
+    worker = int(seen.read_text())
+    try:
+        assert running(worker)
+        world(tmp_path, 1, [0, 1])
+        assert settled(lambda: not running(worker))
+    finally:
+        (tmp_path / "seen.gone").touch()
+        if running(worker):
+            os.kill(worker, signal.SIGKILL)
+    assert process.wait(TIMEOUT_S) == 0
+
+
+def test_an_end_of_an_earlier_start_is_not_an_end_of_this_one(tmp_path: Path) -> None:
+    async def heard() -> list[HelperEnd]:
+        failed = list[HelperEnd]()
+        processes = SlotProcesses(str(tmp_path / "ends"), failed.append)
+        await processes.stop_all()
+        for start, code in ((0, 4), (1, 5)):
+            told = json.dumps({"rank": 0, "local": 0, "start": start, "code": code})
+            (tmp_path / "ends").write_text(f"{told}\n")
+        while not failed:
+            await asyncio.sleep(0)
+        return failed
+
+    assert [end.code for end in asyncio.run(asyncio.wait_for(heard(), TIMEOUT_S))] == [5]
+
+
+@pytest.mark.parametrize(
+    ("lease_s", "dead_after_s", "waits_s"), [(9.0, 9.0, 23.0), (0.5, 2.0, 20.0), (600.0, 9.0, 614.0)]
+)
+def test_the_wait_for_a_smaller_world_outlasts_the_leases(
+    tmp_path: Path, lease_s: float, dead_after_s: float, waits_s: float
+) -> None:
+    spec = JobSpec(
+        command=("x",),
+        gang=Gang(ranks=2, min_ranks=1),
+        runtime=RuntimeWish(kind="torch", elastic=True),
+        lease_s=lease_s,
+    )
+    peers = tuple(GangPeer(rank=rank, node=f"n{rank}", address="10.0.0.1") for rank in range(2))
+    start = Start(
+        ref=AttemptRef(job="j1", tenant="t", fence=Fence(counter=3)), attempt=1,
+        placement=Placement(node="n0", incarnation=1, cpu_milli=1000, memory_mib=100, gpus=()),
+        spec=spec, world=WorldInfo(peers=peers, master_port=1), key="k",
+    )  # fmt: skip
+    folder = Folder(str(tmp_path))
+    launch = Launch(
+        (), {}, cwd="", log_path="", memory_mib=1, cpu_milli=1, file_bytes_max=1, processes_max=1, open_files_max=1
+    )
+    equipped(launch, start, folder, dead_after_s)
+    assert HelperOrders(folder.runtime).elastic_s == waits_s
