@@ -492,7 +492,8 @@ async def test_no_job_sees_what_is_ares_own(tmp_path: Path, elsewhere: Path, lev
 
 
 CHANGE_THE_SLOT = """
-import os, resource
+import os, resource, sys, time
+time.sleep(float(sys.argv[1]))
 for name in ("RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_FSIZE"):
     try:
         resource.prlimit(1, getattr(resource, name), (3, 3))
@@ -503,7 +504,8 @@ for attempt in (lambda: os.sched_setaffinity(1, {0}), lambda: os.setpriority(os.
         attempt()
     except OSError:
         pass
-print("tried")
+print("tried", flush=True)
+print("and said so", file=sys.stderr)
 """
 HAS_NOW = "import os, resource; print(resource.getrlimit(7), os.sched_getaffinity(0), os.getpriority(0, 0))"
 
@@ -516,8 +518,9 @@ async def test_a_job_that_changes_its_slot_changes_nothing_for_the_next(tmp_path
     changes: dict[str, Any] = {"uid": UID if users else None, "owner": "one"}
     async with opened(tmp_path, uid=changes["uid"]) as box:
         before = await box.says(HAS_NOW, **changes)
-        for _ in range(4):
-            await box.says(CHANGE_THE_SLOT, **changes)
+        # Also when the slot has left its group in the meantime, and goes back to it.
+        for wait_s in (0, 0, 1.2, 0):
+            await box.says(CHANGE_THE_SLOT, str(wait_s), **changes)
             assert await box.says(HAS_NOW, **changes) == before
 
 

@@ -20,9 +20,10 @@ class CgroupLimits:
     """The slot's own cgroup, given as file paths by the agent. Written only when a value changes."""
 
     def __init__(self, paths: Mapping[str, Sequence[str]]) -> None:
-        self._join = list(paths.get("join", ()))
-        self._leave = list(paths.get("leave", ()))
-        self._quota = list(paths.get("quota", ()))
+        # Open from the start: an attempt of the slot's own user may take the slot's right to open files.
+        self._join = [os.open(path, os.O_WRONLY) for path in paths.get("join", ())]
+        self._leave = [os.open(path, os.O_WRONLY) for path in paths.get("leave", ())]
+        self._quota = [(os.open(path, os.O_WRONLY), *_QUOTA[os.path.basename(path)]) for path in paths.get("quota", ())]
         self._capped, self._away = bool(self._quota), False
         # The slot that had this group before may have ended in the middle of an attempt.
         self.uncap()
@@ -82,10 +83,8 @@ class CgroupLimits:
             _move(self._join)
 
     def _write_quota(self, microseconds: str) -> None:
-        for path in self._quota:
-            some, none = _QUOTA[os.path.basename(path)]
-            with open(path, "w") as file:
-                file.write(some.format(microseconds) if microseconds else none)
+        for fd, some, none in self._quota:
+            os.pwrite(fd, (some.format(microseconds) if microseconds else none).encode(), 0)
 
     def limits_processes(self) -> bool:
         return bool(self._files["pids"])
@@ -131,11 +130,10 @@ class CgroupLimits:
         return self._usage_mib()
 
 
-def _move(paths: Sequence[str]) -> None:
+def _move(files: Sequence[int]) -> None:
     """Moves the calling process, and no other, into the groups of these files."""
-    for path in paths:
-        with open(path, "w") as file:
-            file.write("0")
+    for fd in files:
+        os.pwrite(fd, b"0", 0)
 
 
 _ALL: Final = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))

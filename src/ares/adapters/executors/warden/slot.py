@@ -62,14 +62,15 @@ class WardenSlot:
         self._limits = limits
         self._null = os.open(os.devnull, os.O_RDWR)
         self._signals = kernel.signal_fd([signal.SIGCHLD, signal.SIGTERM])
-        self._poll = select.poll()
-        self._poll.register(agent, select.POLLIN)
-        self._poll.register(self._signals, select.POLLIN)
+        # Not `poll`, which fails with more files than may be open: an attempt of the slot's own user may change that.
+        self._poll = select.epoll()
+        self._poll.register(agent, select.EPOLLIN)
+        self._poll.register(self._signals, select.EPOLLIN)
         self._poll.register(warden, 0)
-        self._poll_quick = select.poll()
-        self._poll_quick.register(self._signals, select.POLLIN)
-        self._poll_signals = select.poll()
-        self._poll_signals.register(self._signals, select.POLLIN)
+        self._poll_quick = select.epoll()
+        self._poll_quick.register(self._signals, select.EPOLLIN)
+        self._poll_signals = select.epoll()
+        self._poll_signals.register(self._signals, select.EPOLLIN)
         # Pages that no message has reached take no memory.
         self._received = mmap.mmap(-1, MESSAGE_BYTES_MAX, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._owner = (os.getuid(), os.getgid())
@@ -203,7 +204,7 @@ class WardenSlot:
 
     def _ends_soon(self, now: float, until: float) -> bool:
         """Whether the attempt ends at once. Its start and end then go in one message, which halves the work."""
-        while self._main and now < until and (ready := self._poll_quick.poll((until - now) * 1000)):
+        while self._main and now < until and (ready := self._poll_quick.poll(until - now)):
             for fd, _ in ready:
                 self._hear(fd)
             now = kernel.boottime() if self._main else until
@@ -260,7 +261,7 @@ class WardenSlot:
                 expired, aside_at = True, inf
                 self._kill_all()
             left = min(inf if expired else deadline, aside_at) - now
-            timeout = None if left > 1e9 else max(0.0, min(left, DEADLINE_CHECK_S)) * 1000
+            timeout = None if left > 1e9 else max(0.0, min(left, DEADLINE_CHECK_S))
             for fd, _ in self._poll.poll(timeout):
                 if fd == self._warden:
                     self.end()
@@ -305,7 +306,7 @@ class WardenSlot:
         assert cage is not None, "an attempt runs here"
         self._agent.close()
         os.close(self._signals)
-        self._stderr.close()
+        self._stderr.forget()
         try:
             self._limits.join()
             self._inherited.renew()
@@ -349,7 +350,7 @@ class WardenSlot:
         while self._reap(os.WNOHANG):
             self._kill_all()
             # Nothing else is waited for: what the agent or the attempt wrote would end the wait at once, each time.
-            self._poll_signals.poll(10)
+            self._poll_signals.poll(0.01)
             self._read_signals()
 
     def end(self) -> None:

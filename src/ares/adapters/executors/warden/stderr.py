@@ -39,7 +39,7 @@ _LOG: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 class StderrRelay:
     """A pipe for each attempt in turn. A poll tells the slot of the first byte, and no more."""
 
-    def __init__(self, polls: "Sequence[select.poll]") -> None:
+    def __init__(self, polls: "Sequence[select.epoll]") -> None:
         self._polls = polls
         self._user = os.geteuid()
         self._path, self._owner = "", -1
@@ -65,7 +65,7 @@ class StderrRelay:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         for poll in self._polls:
-            poll.register(self._reader, select.POLLIN)
+            poll.register(self._reader, select.EPOLLIN)
         try:
             if uid >= 0:
                 os.fchown(self._writer, uid, uid)
@@ -76,14 +76,18 @@ class StderrRelay:
 
     def begin(self) -> None:
         """Called when there is something to read: from now on the thread reads."""
-        self._bell = os.eventfd(0)
-        self._busy = busy = _thread.allocate_lock()
+        busy = _thread.allocate_lock()
         busy.acquire()
+        bell = -1
         try:
-            _thread.start_new_thread(self._serve, (busy, self._bell))
-        except RuntimeError:
-            # The attempt has all the processes that it may have, and the slot is still one of its group.
-            os.close(self._bell)
+            bell = os.eventfd(0)
+            self._bell, self._busy = bell, busy
+            _thread.start_new_thread(self._serve, (busy, bell))
+        except (OSError, RuntimeError):
+            # The attempt has all the processes that it may have, and the slot is still one of its group; or it took
+            # the slot's right to open files.
+            if bell >= 0:
+                os.close(bell)
             self._busy, self._bell = None, -1
             self._pump()
             return
@@ -107,6 +111,10 @@ class StderrRelay:
         if self._reader >= 0 and self._busy is None:
             for poll in self._polls:
                 poll.unregister(self._reader)
+        self.forget()
+
+    def forget(self) -> None:
+        """Closes the files. A fork of the slot leaves its polls, which are the slot's own too, as they are."""
         for fd in (self._reader, self._writer, self._own, self._index, self._bell):
             if fd >= 0:
                 os.close(fd)
