@@ -24,11 +24,14 @@ up: ## run the platform here, with a sample job (ARGS="--help" shows options)
 # Compiled once for all workers, which would each do it at the same time; tests by pytest, which rewrites their assertions.
 COLLECT = .venv/bin/pytest --collect-only -q -q -p no:cacheprovider
 
+# Names of the tests that failed, for a second look.
+FAILED = .pytest_cache/failed
+
 test: ## run every test (TESTS=tests/unit ARGS="-x" for a part)
 	@scripts/setup test
 	@.venv/bin/python -m compileall -q -j 0 src
 	@[ -d tests/__pycache__ ] || { $(COLLECT) tests/unit & $(COLLECT) tests --ignore tests/unit; wait; } >/dev/null 2>&1
-	@exec .venv/bin/pytest $(TESTS) -q -n $(WORKERS) --dist worksteal $(ARGS)
+	@ARES_FAILED=$(FAILED) .venv/bin/pytest $(TESTS) -q -n $(WORKERS) --dist worksteal $(ARGS) || scripts/second-look $$? $(FAILED)
 
 chaos: ## all proof of exactly-once: simulated histories, real faults on real processes; hours (SEEDS=1000 for a part)
 	@scripts/setup test

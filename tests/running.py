@@ -1,6 +1,7 @@
 """How a run goes: files of tests that take long begin first, and at its end a run says where its time went."""
 
 import gc
+import os
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,6 +39,17 @@ def spread(items: Sequence[T], waiting: Sequence[Sequence[T]], working: Sequence
     return [item for part in parts for item in part] + others
 
 
+def failed_of(terminalreporter: pytest.TerminalReporter) -> list[str]:
+    reports = [*terminalreporter.stats.get("failed", ()), *terminalreporter.stats.get("error", ())]
+    return sorted({report.nodeid for report in reports})
+
+
+def note_failed(path: Path, names: Sequence[str]) -> None:
+    """Leaves the names for `scripts/second-look`, a line each."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{name}\n" for name in names))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """After those that shuffle and leave out: the parts are made of what is left."""
@@ -55,6 +67,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if path := os.environ.get("ARES_FAILED"):
+        note_failed(Path(path), failed_of(terminalreporter))
     spent: dict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
