@@ -14,7 +14,9 @@ _INSTALL_S = 900.0
 # For tests that may have to install first, or to wait for one that does.
 WITHIN_S = 3 * _INSTALL_S
 RAY = "ray==2.60.0"
-_CACHE = Path(os.environ.get("ARES_TEST_CACHE") or Path.home() / ".cache" / "ares-runtimes")
+# Jobs have a /tmp of their own: they would not find what lies below a home that is there.
+_HOME = Path("/var/cache") if Path("/tmp") in Path.home().parents else Path.home() / ".cache"
+_CACHE = Path(os.environ.get("ARES_TEST_CACHE") or _HOME / "ares-runtimes")
 # Debian's torch 1.13 with Python 3.11: its torchrun finds no word for "no redirection" unless one is given for a rank
 # that there is not.
 _PYTHON = """#!/bin/sh
