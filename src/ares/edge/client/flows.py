@@ -95,6 +95,7 @@ class Flows(msgspec.Struct, frozen=True):
         """Emits the job's detail at each change (or only the last), until it has ended."""
         deadline = None if timeout_s is None else (yield Now()) + timeout_s
         patience, parser, seen, listening, quiet_s = Patience(self), SseParser(), None, False, 0.0
+        greeted = False
         while True:
             left = yield from _time_left(deadline, job_id, seen)
             if not listening:
@@ -104,6 +105,7 @@ class Flows(msgspec.Struct, frozen=True):
                 opened: Reply | Broken = yield Open(stream, patience.tour.next(), quiet_s)
                 patience.tour.note(opened)
                 listening, parser = isinstance(opened, Reply) and opened.status < 400, SseParser()
+                greeted = False
             detail = yield from self.look(job_id, patience)
             if ended(detail) or (not only_end and detail != seen):
                 yield Emit(detail)
@@ -116,8 +118,8 @@ class Flows(msgspec.Struct, frozen=True):
                 listening = False
             # An array's own events do not tell when its last task ends.
             if listening and detail.array_counts is None:
-                lost = yield from _until_change(parser, job_id, only_end, bounded=deadline is not None)
-                listening = lost is None
+                lost = yield from _until_change(parser, job_id, only_end, bounded=deadline is not None, greeted=greeted)
+                listening, greeted = lost is None, True
                 # A short silence is our own wish, to look again; a long one is a replica that hangs.
                 if isinstance(lost, Broken) and (lost.kind != "silent" or quiet_s >= SILENCE_S):
                     patience.tour.failed(lost)
@@ -235,7 +237,9 @@ def ended(detail: JobDetail) -> bool:
     return detail.state.phase in TERMINAL
 
 
-def _until_change(parser: SseParser, job_id: str, only_end: bool, *, bounded: bool) -> Flow[bytes | Broken | None]:
+def _until_change(
+    parser: SseParser, job_id: str, only_end: bool, *, bounded: bool, greeted: bool
+) -> Flow[bytes | Broken | None]:
     """Reads the open stream until the job changed (or ended). Anything but None: open it anew."""
     while True:
         chunk: bytes | Broken = yield Read()
@@ -244,9 +248,11 @@ def _until_change(parser: SseParser, job_id: str, only_end: bool, *, bounded: bo
         events = [event for item in parser.feed(chunk) if (event := _ledger_event(item))]
         if any(event.job == job_id and (not only_end or event.phase in TERMINAL) for event in events):
             return None
-        if bounded:
-            # Any sign of life restarts the transport's silence timer: reopen with what is left of the time.
+        if bounded and greeted:
+            # Any sign of life restarts the transport's silence timer: reopen with what is left of the time. Not the
+            # greeting, which comes with every opening: the client would open streams as fast as it can.
             return chunk
+        greeted = True
 
 
 def _repeatable(request: Request, answer: Reply | Broken) -> bool:

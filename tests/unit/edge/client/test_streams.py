@@ -100,6 +100,20 @@ def test_wait_gives_up_in_time_but_looks_once(stub: Stub, ask: Ask) -> None:
     assert len(stub.requests("GET", THE_JOB)) == 1
 
 
+def test_a_wait_with_a_limit_does_not_open_its_stream_anew_because_it_was_greeted(stub: Stub, ask: Ask) -> None:
+    looked = threading.Event()
+
+    def pieces() -> Any:
+        yield b": open\n\n"
+        assert looked.wait(20), "the job was not read while the stream was open"
+        yield event(3, "SUCCEEDED", "succeeded")
+
+    stub.on("GET", EVENTS, Say(headers=SSE, pieces=pieces()))
+    stub.on("GET", THE_JOB, Say(detail("RUNNING"), before=looked.set), detail("SUCCEEDED", seq=3))
+    assert ask(lambda c: c.wait(JOB, timeout=20.0)).state.seq == 3
+    assert [asked.path for asked in stub.asked] == [EVENTS, THE_JOB, THE_JOB]
+
+
 def test_wait_for_a_job_that_is_not_there(stub: Stub, ask: Ask) -> None:
     with pytest.raises(errors.NotFound):
         ask(lambda c: c.wait(JOB))
