@@ -241,6 +241,7 @@ def _describe(config: Config, name: str) -> NodeInfo:
         memory_mib=devices.memory_mib(),
         gpus=found.gpus,
         gpu_links=found.gpu_links,
+        nics=found.nics,
         # Declared devices are added to those that were found.
         devices={**found.devices, **node.devices},
         numa=devices.numa(),

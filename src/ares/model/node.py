@@ -60,10 +60,11 @@ class Presented(Record, frozen=True):
 
 
 Containment = Literal["pid-namespace", "cgroup-v2", "cgroup-v1", "none"]
-LinkKind = Literal["nvlink", "nvswitch", "xgmi", "pcie", "none"]
+LinkKind = Literal["nvlink", "nvswitch", "xgmi", "fabric", "pcie", "none"]
 
 # Bounds wide for any machine, and narrow enough for columns of 64 bits that are multiplied and summed over a cluster.
 GPUS_MAX = 1024
+NICS_MAX = 64
 # What one node's record may take in the store.
 NODE_BYTES_MAX = 256 * 1024
 NodeName = Annotated[
@@ -89,6 +90,13 @@ class Gpu(Record, frozen=True):
     vendor: Literal["nvidia", "amd", "mock"] = "nvidia"
     # The GPU is cut into MIG slices, which are devices of their own: not to be had whole.
     mig: bool = False
+
+
+class Nic(Record, frozen=True):
+    """A network card, with its link to each GPU in the order of `NodeInfo.gpus`."""
+
+    name: _Place
+    links: Annotated[tuple[_LinkWord, ...], Meta(max_length=128)] = ()
 
 
 class NumaNode(Record, frozen=True):
@@ -139,6 +147,8 @@ class NodeInfo(Record, frozen=True):
     devices: Annotated[dict[Line, Annotated[tuple[Line, ...], Meta(max_length=GPUS_MAX)]], Meta(max_length=64)] = {}
     # One row per GPU, one word per GPU in it, as `nvidia-smi topo -m` has them: "X", "NV4", "PIX", "SYS", "XGMI".
     gpu_links: Annotated[tuple[Annotated[tuple[_LinkWord, ...], Meta(max_length=128)], ...], Meta(max_length=128)] = ()
+    # Network cards that the same table names.
+    nics: Annotated[tuple[Nic, ...], Meta(max_length=NICS_MAX)] = ()
 
 
 class NodeRecord(Record, frozen=True):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ares.model.job_session import GpuReading
-from ares.model.node import Gpu, NumaNode
+from ares.model.node import Gpu, Nic, NumaNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,7 @@ class Accelerators:
     gpus: tuple[Gpu, ...] = ()
     gpu_links: tuple[tuple[str, ...], ...] = ()
     devices: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    nics: tuple[Nic, ...] = ()
 
 
 class Devices(Protocol):

@@ -10,10 +10,10 @@ from typing import Final, Literal
 from ares.adapters.devices.presets import mock_machine
 from ares.core.topology import parse_nvidia, parse_rocm
 from ares.core.topology.cards import Card, Matrix, Slice, canonical_bus, mig_kind
-from ares.core.topology.links import UNKNOWN
+from ares.core.topology.links import UNKNOWN, joins
 from ares.core.topology.parse_nccl import parse_nccl
 from ares.model.job_session import GpuReading
-from ares.model.node import Gpu, NumaNode
+from ares.model.node import NICS_MAX, Gpu, Nic, NumaNode
 from ares.ports.devices import Accelerators
 
 # cgroup v1 says "no limit" by a number close to the largest.
@@ -155,7 +155,7 @@ def nvidia(numa_of: NumaOf, nccl_topology: str = "") -> Accelerators:
     if not cards:
         return Accelerators()
     slices = parse_nvidia.parse_list(_output(_LIST))
-    matrix = parse_nvidia.parse_topo(_output(_TOPO)) if len(cards) > 1 else Matrix()
+    matrix = parse_nvidia.parse_topo(_output(_TOPO))
     return _assemble("nvidia", cards, slices, (_by_index(parse_nccl(nccl_topology), cards), matrix), numa_of)
 
 
@@ -179,6 +179,8 @@ def _by_index(matrix: Matrix, cards: Iterable[Card]) -> Matrix:
         gpus=tuple(index_of[matrix.buses[at]] for at in kept),
         words=tuple(tuple(matrix.words[a][b] for b in kept) for a in kept),
         numa=tuple(matrix.numa[at] for at in kept),
+        nics=matrix.nics,
+        nic_words=tuple(matrix.nic_words[at] for at in kept),
     )
 
 
@@ -216,8 +218,15 @@ def _assemble(
             for card in cards
         ),
         gpu_links=_merged(file.rows(indexes), tool.rows(indexes)),
+        # The tool's names are those that libraries go by; a file may have addresses only.
+        nics=_nics(tool if tool.nics else file, indexes),
         devices=devices,
     )
+
+
+def _nics(matrix: Matrix, indexes: tuple[int, ...]) -> tuple[Nic, ...]:
+    rows = matrix.nic_rows(indexes)
+    return tuple(Nic(name=name, links=tuple(row[at] for row in rows)) for at, name in enumerate(matrix.nics[:NICS_MAX]))
 
 
 _Rows = tuple[tuple[str, ...], ...]
@@ -229,7 +238,7 @@ def _merged(file: _Rows, tool: _Rows) -> _Rows:
         return file or tool
 
     def word(written: str, said: str) -> str:
-        return said if written == UNKNOWN or said.startswith(("NV", "XGMI")) else written
+        return said if written == UNKNOWN or joins(said) else written
 
     return tuple(tuple(map(word, *rows)) for rows in zip(file, tool, strict=True))
 

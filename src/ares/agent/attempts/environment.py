@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from ares.agent.attempts.gang_place import variables
 from ares.agent.attempts.workspace import Folder
 from ares.core.admit.admission import RESERVED_ENV, RESERVED_PREFIX
+from ares.core.topology.links import nearness
 from ares.model.link import Start
 from ares.model.node import NodeInfo
 
@@ -81,9 +82,27 @@ def _devices(start: Start, info: NodeInfo) -> dict[str, str]:
 def _visible(gpus: tuple[int, ...], slices: list[str], info: NodeInfo) -> dict[str, str]:
     """An empty list hides every device. AMD's runtime also obeys the CUDA name, after renumbering."""
     granted = ",".join(str(index) for index in gpus)
+    uuids = [gpu.uuid for index in gpus for gpu in info.gpus if gpu.index == index]
+    named = {"ARES_GPU_UUIDS": ",".join(uuids)} if uuids else {}
+    if near := _nearest_nics(gpus, info):
+        named["ARES_NICS"] = ",".join(near)
     if granted and any(gpu.vendor == "amd" for gpu in info.gpus):
-        return {"ROCR_VISIBLE_DEVICES": granted}
+        return {"ROCR_VISIBLE_DEVICES": granted, **named}
+    if granted:
+        # The driver's tool numbers GPUs by PCI address. CUDA by itself puts the fastest first.
+        named["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     if slices:
         # MIG slices are named by UUID, and CUDA does not accept numbers beside UUIDs.
-        granted = ",".join([*(gpu.uuid for gpu in info.gpus if gpu.index in gpus), *slices])
-    return {"CUDA_VISIBLE_DEVICES": granted, "ROCR_VISIBLE_DEVICES": ""}
+        granted = ",".join([*uuids, *slices])
+    return {"CUDA_VISIBLE_DEVICES": granted, "ROCR_VISIBLE_DEVICES": "", **named}
+
+
+def _nearest_nics(gpus: tuple[int, ...], info: NodeInfo) -> list[str]:
+    """The network cards that are nearest to one of the GPUs at least, in the order of the GPUs."""
+    names = list[str]()
+    at_index = {gpu.index: at for at, gpu in enumerate(info.gpus)}
+    for at in (at_index[index] for index in gpus if index in at_index):
+        near = [(nearness(nic.links[at]) if at < len(nic.links) else 0, nic.name) for nic in info.nics]
+        best = max((level for level, _ in near), default=0)
+        names += [name for level, name in near if best and level == best and name not in names]
+    return names

@@ -9,16 +9,17 @@ from typing import Final, NamedTuple
 from ares.core.topology.links import UNKNOWN
 from ares.model.node import Gpu
 
-_ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
+_ADDRESS: Final = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?")
 
 
 def canonical_bus(address: str) -> str:
-    """PCI addresses in one spelling: tools differ in the width of the domain and in case. Empty when it is none."""
+    """PCI addresses in one spelling: tools differ in the width of the domain, in case, and in leaving out a domain or a
+    function of 0. Empty when it is none."""
     match = _ADDRESS.fullmatch(address.strip().lower())
     if match is None:
         return ""
     domain, bus, device, function = match.groups()
-    return f"{int(domain, 16):04x}:{bus}:{device}.{function}"
+    return f"{int(domain or '0', 16):04x}:{bus}:{device}.{function or '0'}"
 
 
 @lru_cache(4096)
@@ -61,6 +62,9 @@ class Matrix(NamedTuple):
     numa: tuple[int | None, ...] = ()
     # Their PCI addresses, where the source names GPUs by these.
     buses: tuple[str, ...] = ()
+    # Network cards by name, and for each GPU its link to each of them.
+    nics: tuple[str, ...] = ()
+    nic_words: tuple[tuple[str, ...], ...] = ()
 
     def rows(self, indexes: tuple[int, ...]) -> tuple[tuple[str, ...], ...]:
         """The links as in `NodeInfo.gpu_links` for these GPUs; empty when none of them is known."""
@@ -70,6 +74,12 @@ class Matrix(NamedTuple):
         return tuple(
             tuple(self.words[at[a]][at[b]] if a in at and b in at else UNKNOWN for b in indexes) for a in indexes
         )
+
+    def nic_rows(self, indexes: tuple[int, ...]) -> tuple[tuple[str, ...], ...]:
+        """The links of these GPUs to the network cards; empty when there are none."""
+        at = {gpu: place for place, gpu in enumerate(self.gpus)}
+        unknown = (UNKNOWN,) * len(self.nics)
+        return tuple(self.nic_words[at[gpu]] if gpu in at else unknown for gpu in indexes) if self.nics else ()
 
     def numa_of(self, index: int) -> int | None:
         return dict(zip(self.gpus, self.numa, strict=True)).get(index)

@@ -51,11 +51,27 @@ _LEAST: Final = Speeds(14, 46, 3)
 _PCIE: Final[dict[int, tuple[float, float]]] = {3: (12.0, 10.0), 4: (24.0, 20.0), 5: (55.0, 44.0)}
 _ONE_SOCKET: Final = frozenset({"PIX", "PXB", "PHB", "NODE", "PCIE"})
 _ACROSS: Final = frozenset({"SYS", "SOC"})
-_COUNTED: Final = re.compile(r"(NV|XGMI)(\d{0,3})")
+# Links of other vendors: MetaX, Moore Threads, Huawei, Intel, Biren; LINK where only a legend says that it is one.
+_COUNTED: Final = re.compile(r"(NV|XGMI|MX|MTL|HCCS|XL|BLINK|LINK)(\d{0,3})")
+# What one of those carries is not known for all of them. They are built to be faster than PCIe, so that is the least.
+_FABRIC_GBPS: Final = 50.0
 
 
 def is_link_word(word: str) -> bool:
     return word == SELF or word in _ONE_SOCKET or word in _ACROSS or _COUNTED.fullmatch(word) is not None
+
+
+def joins(word: str) -> bool:
+    """Whether the word names a link that a vendor builds between GPUs, as against PCIe."""
+    return _COUNTED.fullmatch(word) is not None
+
+
+# How near a GPU is to a network card: behind one PCIe switch with it, on its socket, or elsewhere.
+_NEARNESS: Final = {"PIX": 3, "PXB": 3, "PHB": 2, "NODE": 1}
+
+
+def nearness(word: str) -> int:
+    return _NEARNESS.get(word, 0)
 
 
 @lru_cache(maxsize=1024)
@@ -72,7 +88,9 @@ def read_link(word: str, one: str, other: str) -> GpuLink:
         count = max(1, int(match.group(2) or 1))
         if match.group(1) == "NV":
             return GpuLink("nvlink", float(count * (min(a.nvlink, b.nvlink) or _LEAST.nvlink)))
-        return GpuLink("xgmi", float(count * (min(a.xgmi, b.xgmi) or _LEAST.xgmi)))
+        if match.group(1) == "XGMI":
+            return GpuLink("xgmi", float(count * (min(a.xgmi, b.xgmi) or _LEAST.xgmi)))
+        return GpuLink("fabric", max(count * _FABRIC_GBPS, _PCIE[min(a.pcie, b.pcie)][0]))
     near, far = _PCIE[min(a.pcie, b.pcie)]
     if word in _ONE_SOCKET:
         return GpuLink("pcie", near)
@@ -87,7 +105,7 @@ class LinkGraph:
     indexes: tuple[int, ...]
     numa: tuple[int, ...]
     links: tuple[tuple[GpuLink, ...], ...]
-    # Which domain each GPU is in: GPUs joined by NVLink or XGMI, directly or through others.
+    # Which domain each GPU is in: GPUs joined by NVLink, XGMI or the like, directly or through others.
     domain: tuple[int, ...]
     # Every pair is equally fast: for bandwidth the choice does not matter.
     uniform: bool
@@ -101,7 +119,7 @@ class LinkGraph:
 
 
 _ITSELF: Final = GpuLink("none", 0.0)
-_JOINING: Final = frozenset[LinkKind]({"nvlink", "xgmi"})
+JOINING: Final = frozenset[LinkKind]({"nvlink", "xgmi", "fabric"})
 
 
 def link_graph(gpus: Sequence[Gpu], rows: Sequence[Sequence[str]]) -> LinkGraph:
@@ -145,7 +163,7 @@ def _domains(links: tuple[tuple[GpuLink, ...], ...]) -> tuple[int, ...]:
         while reached:
             row = links[reached.pop()]
             for other, link in enumerate(row):
-                if domain[other] < 0 and link.kind in _JOINING:
+                if domain[other] < 0 and link.kind in JOINING:
                     domain[other] = number
                     reached.append(other)
         number += 1

@@ -7,14 +7,10 @@ from typing import Final
 from xml.etree.ElementTree import Element, ParseError, fromstring
 
 from ares.core.topology.cards import Card, Matrix, Slice
-from ares.core.topology.links import INDEX_MAX, SELF, UNKNOWN, is_link_word
+from ares.core.topology.link_table import ANSI, read_link_table
+from ares.core.topology.links import INDEX_MAX
 from ares.model.job_session import GpuReading
 
-# Colours and underlining, which newer drivers print even into a pipe.
-_ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_GPU: Final = re.compile(r"GPU(\d{1,4})")
-_TAIL: Final = re.compile(r"(CPU Affinity|NUMA Affinity|GPU NUMA ID)")
-_CPU_LIST: Final = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 _GPUS_MAX: Final = 1024
 _LISTED: Final = re.compile(r"GPU (\d{1,4}): ")
 _MIG: Final = re.compile(r"\s+MIG ([0-9a-z.+]+)\s+Device\s+\d+: \(UUID: (MIG-[0-9A-Za-z/-]+)\)")
@@ -100,7 +96,7 @@ def parse_list(text: str) -> tuple[Slice, ...]:
     """The MIG devices, each under its GPU."""
     slices = list[Slice]()
     gpu: int | None = None
-    for line in _ANSI.sub("", text).splitlines():
+    for line in ANSI.sub("", text).splitlines():
         if match := _LISTED.match(line):
             gpu = int(match.group(1))
         elif gpu is not None and (match := _MIG.match(line)):
@@ -112,61 +108,7 @@ def parse_list(text: str) -> tuple[Slice, ...]:
 
 
 def parse_topo(text: str) -> Matrix:
-    lines = iter(_ANSI.sub("", text).splitlines())
-    header = next((line for line in lines if _is_header(line)), "")
-    columns = _TAIL.split(header, maxsplit=1)[0].split()
-    found = dict[int, tuple[dict[int, str], str, str]]()
-    for line in lines:
-        name, *cells = line.split() or [""]
-        match = _GPU.fullmatch(name)
-        if match is None or len(cells) < len(columns) or int(match.group(1)) > INDEX_MAX:
-            continue
-        words = zip((_GPU.fullmatch(column) for column in columns), cells, strict=False)
-        found.setdefault(
-            int(match.group(1)),
-            ({int(to.group(1)): word for to, word in words if to}, *_affinity(header, line, len(columns))),
-        )
-    return _matrix(found)
-
-
-def _is_header(line: str) -> bool:
-    """Whether the line names the columns: it begins with a GPU, as the rows do, but no link follows."""
-    words = line.split()
-    return bool(words) and _GPU.fullmatch(words[0]) is not None and not any(map(is_link_word, words[1:2]))
-
-
-def _affinity(header: str, line: str, columns: int) -> tuple[str, str]:
-    """The cells of "CPU Affinity" and "NUMA Affinity". Where there are tabs, an empty cell can be told."""
-    names = _TAIL.findall(header)
-    cells = line.split("\t")[columns + 1 :] if line.count("\t") > columns else line.split()[columns + 1 :]
-    values = dict(zip(names, (cell.strip() for cell in cells), strict=False))
-    return values.get("CPU Affinity", ""), values.get("NUMA Affinity", "")
-
-
-def _matrix(found: dict[int, tuple[dict[int, str], str, str]]) -> Matrix:
-    gpus = tuple(sorted(found))
-
-    def word(one: int, other: int) -> str:
-        if one == other:
-            return SELF
-        said = found[one][0].get(other, UNKNOWN)
-        return said if is_link_word(said) and said != SELF else UNKNOWN
-
-    return Matrix(
-        gpus=gpus,
-        words=tuple(tuple(word(gpu, other) for other in gpus) for gpu in gpus),
-        numa=_numa([found[gpu][1] for gpu in gpus], [found[gpu][2] for gpu in gpus]),
-    )
-
-
-def _numa(cpus: list[str], said: list[str]) -> tuple[int | None, ...]:
-    """Old drivers name only CPUs: then GPUs with the same ones are on one node, counted from the lowest CPU."""
-    first = [re.match(r"\d{1,4}", cell) for cell in said]
-    if any(first):
-        return tuple(int(match.group()) if match else None for match in first)
-    lists = {cell for cell in cpus if _CPU_LIST.fullmatch(cell)}
-    order = sorted(lists, key=lambda cell: int(re.split("[-,]", cell)[0][:9]))
-    return tuple(order.index(cell) if cell in lists else None for cell in cpus)
+    return read_link_table(text)
 
 
 _CHARS_MAX: Final = 16 << 20

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ares.agent.attempts.environment import job_environment
 from ares.agent.attempts.gang_place import file_of, variables
@@ -14,7 +15,7 @@ from ares.agent.files.job_files import write_whole
 from ares.agent.settings import AgentSettings
 from ares.model.job import Gang, JobSpec
 from ares.model.link import AttemptRef, GangPeer, Start, WorldInfo
-from ares.model.node import Gpu, NodeInfo, NumaNode
+from ares.model.node import Gpu, Nic, NodeInfo, NumaNode
 from ares.model.state import Fence, Placement
 from ares.ports.executor import Pin
 
@@ -106,7 +107,25 @@ def test_a_gang_has_a_file_and_perhaps_a_signal(gang: Gang | None) -> None:
 )
 def test_a_rank_sees_its_own_devices_only(placement: dict[str, object], told: dict[str, str]) -> None:
     seen = job_environment({}, start(None, **placement), Folder("/a"), INFO)
+    gpus = placement.get("gpus", ())
+    assert isinstance(gpus, tuple)
+    if gpus:
+        # Numbers are by PCI address, whatever a job asks for; the UUIDs say the same without numbers.
+        told = told | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "ARES_GPU_UUIDS": ",".join(f"GPU-{at}" for at in gpus)}
     assert {name: value for name, value in seen.items() if name.startswith(("CUDA", "ARES_GPU", "ARES_DEV"))} == told
+
+
+def test_numbers_of_gpus_are_by_pci_address_whatever_a_job_asks_for() -> None:
+    spec = {"env": {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}}
+    assert job_environment({}, start(spec, gpus=(1,)), Folder("/a"), INFO)["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert job_environment({}, start(spec), Folder("/a"), INFO)["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
+
+
+@pytest.mark.parametrize(("gpus", "nics"), [((0,), "mlx5_0"), ((1,), "mlx5_1"), ((0, 1), "mlx5_0,mlx5_1"), ((), None)])
+def test_a_rank_is_told_the_network_cards_next_to_its_gpus(gpus: tuple[int, ...], nics: str | None) -> None:
+    cards = (Nic(name="mlx5_0", links=("PIX", "SYS")), Nic(name="mlx5_1", links=("NODE", "PHB")), Nic(name="eth9"))
+    info = replace(INFO, nics=cards)
+    assert job_environment({}, start(None, gpus=gpus), Folder("/a"), info).get("ARES_NICS") == nics
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,9 @@ GPU2\tPIX\tWAT\tSYS\t X \t\t1
 mlx5_10\tSYS\tSYS\t X \tSYS\t\t
 """
     matrix = parse_nvidia.parse_topo(text)
-    assert matrix == Matrix((0, 2), (("X", "PIX"), ("PIX", "X")), (0, 1))
+    assert matrix == Matrix(
+        (0, 2), (("X", "PIX"), ("PIX", "X")), (0, 1), nics=("mlx5_10",), nic_words=(("SYS",), ("SYS",))
+    )
     assert matrix.rows((0, 1, 2)) == (("X", "?", "PIX"), ("?", "?", "?"), ("PIX", "?", "X"))
     assert matrix.rows((7,)) == ()
 

@@ -2,13 +2,18 @@
 
 import csv
 import itertools
+import math
+import operator
+import random
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
+from ares.core.topology import subset
 from ares.core.topology.links import link_graph, read_link
 from ares.core.topology.subset import best, best_in_domain, largest_in_domain, machine_shape
-from ares.model.node import LinkKind, NodeInfo
+from ares.model.node import LinkKind, Nic, NodeInfo
 from tests.unit.core.topology.machines import MODELS, blocks, full, machine, real, real_machine
 
 V100 = "Tesla V100-SXM2-16GB"
@@ -183,7 +188,74 @@ def test_sixteen_gpus() -> None:
     assert [choice.bandwidth_gbps for choice in choices] == sorted((c.bandwidth_gbps for c in choices), reverse=True)
 
 
-def test_machines_too_large_for_a_table_are_filled_in_order() -> None:
+def tower(sizes: list[int], words: list[str]) -> list[list[str]]:
+    """Islands inside islands: the first word joins the innermost."""
+
+    def word(one: int, other: int) -> str:
+        for size, said in zip(itertools.accumulate(sizes, operator.mul), words, strict=True):
+            if one // size == other // size:
+                return said
+        return "SYS"
+
+    count = math.prod(sizes)
+    return [["X" if a == b else word(a, b) for b in range(count)] for a in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "numa"),
+    [
+        (blocks([3, 2, 4], "NV4", "SYS"), [0] * 5 + [1] * 4),
+        (full(9, "NV12"), [0, 1, 0, 1, 2, 2, 2, 1, 0]),
+        (full(8, "PIX"), [0, 0, 0, 0, 1, 1, 1, 1]),
+        (tower([2, 2, 2], ["NV4", "NV2", "NV1"]), [0] * 4 + [1] * 4),
+        (tower([2, 4], ["XGMI", "PIX"]), [0] * 4 + [1] * 4),
+        ([["X" if a == b else f"NV{1 + (a * b + a + b) % 3}" for b in range(7)] for a in range(7)], [0] * 7),
+    ],
+)
+def test_choice_by_kinds_of_gpus_is_the_choice_of_all_sets(
+    rows: list[list[str]], numa: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What decides on machines too large for a table of all sets, on machines that have one."""
+    table = machine_shape(machine(rows, numa, "A100"))
+    kinds = machine_shape(machine(rows, numa, "A100 by kinds"))
+    chance = random.Random(7)
+    asked = [(free, count) for free in [chance.randrange(1, 1 << len(rows)) for _ in range(60)]
+             for count in range(1, free.bit_count() + 1)]  # fmt: skip
+    expected = [(best(table, *ask), best_in_domain(table, *ask)) for ask in asked]
+    monkeypatch.setattr(subset, "TABLE_GPUS_MAX", 0)
+    assert [(best(kinds, *ask), best_in_domain(kinds, *ask)) for ask in asked] == expected
+
+
+def test_large_machines_get_the_best_ring() -> None:
+    """32 GPUs behind switches on four sockets, without NVLink: the socket that has enough free, not the first one."""
+    rows = blocks([8, 8, 8, 8], "PIX", "SYS")
+    shape = machine_shape(machine(rows, [at // 8 for at in range(32)], "L40S"))
+    free = 0b1 | 0b11110 << 8 | 0xFF << 24
+    assert best(shape, free, 4).gpus == (9, 10, 11, 12), "what fits leaves the whole socket"
+    assert best(shape, free, 8).gpus == tuple(range(24, 32))
+    assert best(shape, free, 5).bandwidth_gbps > best(shape, free, 9).bandwidth_gbps
+    cube = machine_shape(machine(tower([4, 2, 3], ["NV4", "NV2", "PIX"]), [at // 8 for at in range(24)]))
+    assert best(cube, (1 << 24) - 1, 8).gpus == tuple(range(8))
+    assert best(cube, 0xF0F0F0, 8).bandwidth_gbps == 24.0, "no two of these halves are joined by NVLink"
+    assert best(cube, 0xF0F0F0 | 0xF, 8).gpus == tuple(range(8))
+
+
+def test_a_machine_of_many_kinds_is_filled_in_order() -> None:
+    rows = [["X" if a == b else f"NV{1 + (a * a * b + b * b * a) % 50}" for b in range(24)] for a in range(24)]
+    shape = machine_shape(machine(rows, [0] * 24))
+    assert shape.twins is None
+    assert best(shape, (1 << 24) - 1, 5).gpus == (0, 1, 2, 3, 4)
+
+
+def test_of_equal_sets_the_one_next_to_a_network_card_is_taken() -> None:
+    plain = machine(full(4, "NV12"), [0] * 4)
+    near = replace(plain, nics=(Nic(name="mlx5_0", links=("NODE", "NODE", "PXB", "PXB")),))
+    assert best(machine_shape(plain), 0xF, 2).gpus == (0, 1)
+    assert best(machine_shape(near), 0xF, 2).gpus == (2, 3)
+    assert machine_shape(near).id != machine_shape(plain).id
+
+
+def test_machines_too_large_for_a_table() -> None:
     shape = machine_shape(machine(blocks([12, 8], "NV4", "SYS"), [0] * 12 + [1] * 8))
     everywhere = (1 << 20) - 1
     choice = best(shape, everywhere, 8)
