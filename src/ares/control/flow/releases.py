@@ -131,8 +131,22 @@ class Releases:
         if spec.begin_at is not None:
             left_s = max(0.0, spec.begin_at - self._clock.wall())
             self._arm(self._clock.monotonic() + min(left_s, _LOOK_EVERY_S), state.id)
-        self._changed[state.id] = None
-        self._wake.set()
+        if not self._is_early(state):
+            self._changed[state.id] = None
+            self._wake.set()
+
+    def _is_early(self, state: JobState) -> bool:
+        """Whether it certainly goes on to wait: its workflow is not whole yet, or all that it waits for waits itself.
+        It is told of either's end. Most jobs of a workflow are so when they come, and cost no more than this."""
+        parents = self._parents.get(state.id)
+        if not parents or state.needs_met or state.id in self._given_up:
+            return False
+        flow = None if state.flow is None else self._view.kept.flows.get(state.flow)
+        if state.flow is not None and (flow is None or not flow.whole):
+            return flow is None or not flow.abandoned
+        entries = self._view.entries
+        jobs = parents if state.flow is None else parents[: -len(self._in_flow(state, state.flow))]
+        return bool(jobs) and all(job in entries and entries[job].state.phase == "WAITING" for job in jobs)
 
     def _unwatch(self, job: str) -> None:
         self._changed.pop(job, None)
@@ -224,8 +238,11 @@ class Releases:
 
     def _due(self, entry: StateEntry) -> Input | None:
         """What is to happen to the waiting job now."""
-        state, spec = entry.state, self._view.spec(entry.state)
-        if state.phase != "WAITING" or spec is None:
+        state = entry.state
+        if state.phase != "WAITING" or self._is_early(state):
+            return None
+        spec = self._view.spec(state)
+        if spec is None:
             return None
         if not needy(spec, state):
             return self._time(state, spec)

@@ -38,7 +38,7 @@ from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.base import Record, RequestId
 from ares.model.job import PRIORITIES, JobSpec
-from ares.model.state import ArrayRecord, FlowRecord, RequestRecord
+from ares.model.state import ArrayRecord, FlowRecord, JobState, RequestRecord
 from ares.ports.clock import Clock, Rng
 from ares.ports.store import (
     TXN_BYTES_MAX,
@@ -46,7 +46,6 @@ from ares.ports.store import (
     VALUE_BYTES_MAX,
     Committed,
     Compare,
-    Op,
     Put,
     Store,
     StoreError,
@@ -81,6 +80,15 @@ class _FlowJob(NamedTuple):
     estimated: Estimated
     # Of an array.
     tasks: int | None
+
+
+class _FlowDraft(NamedTuple):
+    """A job, or an array, which has no state. `absent` says that it does not exist yet."""
+
+    absent: Compare
+    ops: tuple[Put, ...]
+    spec: JobSpec
+    state: JobState | None = None
 
 
 class FlowSubmission:
@@ -310,38 +318,35 @@ class FlowSubmission:
             return done
         raise StoreUnavailable(f"workflow {record.id} is not confirmed to be whole")
 
-    async def _chunks(
-        self, record: FlowRecord, jobs: Sequence[_FlowJob]
-    ) -> "list[list[tuple[Compare, tuple[Op, ...]]]]":
+    async def _chunks(self, record: FlowRecord, jobs: Sequence[_FlowJob]) -> list[list[_FlowDraft]]:
         """What each transaction holds."""
-        chunks: list[list[tuple[Compare, tuple[Op, ...]]]] = [[]]
+        chunks: list[list[_FlowDraft]] = [[]]
         ops_left = bytes_left = 0
         for place, job in enumerate(jobs):
             if place % WORKED_ON == WORKED_ON - 1:
                 await breathe()
             draft = self._draft(record, job)
-            size = sum(len(op.key) + len(op.value) for op in draft[1] if isinstance(op, Put))
-            if len(draft[1]) > ops_left or size > bytes_left:
+            size = sum(len(op.key) + len(op.value) for op in draft.ops)
+            if len(draft.ops) > ops_left or size > bytes_left:
                 chunks.append([])
                 ops_left, bytes_left = TXN_OPS_MAX - 1, TXN_BYTES_MAX // 2
             chunks[-1].append(draft)
-            ops_left, bytes_left = ops_left - len(draft[1]), bytes_left - size
+            ops_left, bytes_left = ops_left - len(draft.ops), bytes_left - size
         return [chunk for chunk in chunks if chunk]
 
-    def _draft(self, record: FlowRecord, job: _FlowJob) -> tuple[Compare, tuple[Op, ...]]:
-        """Its first compare says that it does not exist yet."""
+    def _draft(self, record: FlowRecord, job: _FlowJob) -> _FlowDraft:
         spec_op = Put(keys.job(record.tenant, job.id), self._encode(job.spec))
         absent = Compare(spec_op.key, "mod_revision", 0)
         if job.tasks is not None:
             array = self._array(record, job, job.tasks)
-            return absent, (spec_op, Put(keys.array(record.tenant, job.id), self._encode(array)))
+            return _FlowDraft(absent, (spec_op, Put(keys.array(record.tenant, job.id), self._encode(array))), job.spec)
         begun = begin(
             id=job.id, tenant=record.tenant, spec=job.spec, name=job.spec.name, submitted_by=record.submitted_by,
             submitter_id=record.submitter_id, trace=record.trace,
             context=Context(now=record.submitted_at, jitter=0.0, epoch=self._epoch),
             cost_estimate=job.estimated.cost, estimated_s=job.estimated.seconds, flow=record.id,
         )  # fmt: skip
-        return absent, (spec_op, *begin_ops(begun, self._encode))
+        return _FlowDraft(absent, (spec_op, *begin_ops(begun, self._encode)), job.spec, begun.state)
 
     def _array(self, record: FlowRecord, job: _FlowJob, tasks: int) -> ArrayRecord:
         return ArrayRecord(
@@ -351,11 +356,14 @@ class FlowSubmission:
             flow=record.id, throttle=throttle(job.spec.array or ""),
         )  # fmt: skip
 
-    async def _write_chunk(
-        self, record: FlowRecord, unwhole: Compare, chunk: "Sequence[tuple[Compare, tuple[Op, ...]]]"
-    ) -> None:
-        absent = [compare for compare, _ in chunk]
-        written = await self._store.txn([unwhole, *absent], [op for _, ops in chunk for op in ops])
+    async def _write_chunk(self, record: FlowRecord, unwhole: Compare, chunk: Sequence[_FlowDraft]) -> None:
+        least = self._view.kept.isolation(record.tenant)
+        for draft in chunk:
+            if draft.state is not None:
+                spec_op, state_op, *_ = draft.ops
+                self._view.decoded.expect(draft.state, state_op.value, draft.spec, spec_op.value, least)
+        absent = [draft.absent for draft in chunk]
+        written = await self._store.txn([unwhole, *absent], [op for draft in chunk for op in draft.ops])
         if isinstance(written, Committed) and written.succeeded:
             return
         if len(chunk) > 1:
