@@ -51,12 +51,12 @@ class HttpRegistry:
             raise RegistryRefused(f"its manifest takes more than {DOCUMENT_BYTES_MAX:,} bytes")
         return raw
 
-    def save(self, host: str, name: str, digest: str, size: int, path: Path, wanted: Callable[[], bool]) -> None:
+    def save(self, host: str, name: str, digest: str, size: int, path: Path, came: Callable[[int], bool]) -> None:
         left = size
         with self._asked(host, name, f"/v2/{name}/blobs/{digest}", {}) as answer, path.open("xb") as file:
             while data := answer.read(min(_PIECE, left + 1)):
                 left -= len(data)
-                if not wanted():
+                if not came(len(data)):
                     raise RegistryUnreachable("the attempt was told to end")
                 if left < 0:
                     raise RegistryRefused(f"blob {digest} has more than the {size:,} bytes it should have")

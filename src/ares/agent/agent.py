@@ -28,6 +28,7 @@ from ares.agent.staging.image_store import ImageStore
 from ares.agent.staging.images import Images
 from ares.agent.staging.preparation import Preparation
 from ares.agent.staging.stager import Stager
+from ares.agent.transfer.transfers import Transfers
 from ares.model.isolation import shortfall
 from ares.model.link import ChildAnswer, ChildCall
 from ares.model.node import NodeInfo
@@ -90,6 +91,8 @@ class Agent:
         self._asking = asyncio.Semaphore(_ASKING_MAX)
         self._cache = NodeCache(state_dir / "cache", self._settings.cache_bytes_max)
         self._images = ImageStore(state_dir / "cache", self._settings.image_limits)
+        # By which all bulk bytes of this node go.
+        self.transfers = Transfers(clock, self._settings.link_bytes_per_s)
         self._workspace = Workspace(state_dir)
         self._mailbox = Mailbox()
         self._stopping = asyncio.Event()
@@ -130,6 +133,7 @@ class Agent:
             preparation=self._preparation(),
             collect=self._collect,
             open_door=self._door,
+            transfers=self.transfers,
         )
         gpu_use = dict if self._devices is None else self._devices.gpu_use
         entrance = Entrance(info, attempts, self._settings, self._clock, gpu_use)
@@ -175,9 +179,9 @@ class Agent:
         settings, stager = self._settings, None
         if self._files is not None:
             self._cache.open()
-            stager = Stager(self._cache, partial(self._files.fetch, self._credential), self._clock)
+            stager = Stager(self._cache, partial(self._files.fetch, self._credential), self._clock, self.transfers)
         self._images.open()
-        images = Images(self._images, stager, self._registry, settings.image_terms)
+        images = Images(self._images, stager, self._registry, settings.image_terms, self.transfers)
         state_dir = self._workspace.root.parent
         environments = Environments(state_dir, stager, self._executor, self._mailbox, settings)
         return Preparation(stager, images, environments)

@@ -33,6 +33,8 @@ class AgentSettings:
     disk_look_every_s: float = 0.5
     # An attempt whose directory holds more is ended. 0: no such limit.
     workspace_bytes_max: int = 0
+    # Of the link that tenants' bulk bytes share. 0: no limit.
+    link_bytes_per_s: float = 0.0
     # Of files that were fetched for attempts and are kept for the next ones.
     cache_bytes_max: int = 20 << 30
     # What of images may be unpacked here, and which ones jobs may name.

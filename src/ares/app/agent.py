@@ -88,6 +88,7 @@ def settings_of(config: Config, state_dir: Path) -> AgentSettings:
         drain_s=config.node.drain_s,
         log_bytes_per_s=config.node.sandbox.log_kib_per_s << 10,
         workspace_bytes_max=config.node.sandbox.workspace_mib << 20,
+        link_bytes_per_s=config.node.transfer.link_mbps * 1e6 / 8,
         cache_bytes_max=config.node.cache_mib << 20,
         image_limits=_image_limits(config.node.images),
         image_terms=ImageTerms(config.node.images.roots, tuple(str(path) for path in own_paths(config))),

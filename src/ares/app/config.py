@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from ares.adapters.store.open import FORMS
-from ares.app.sections import AuthConfig, ImagesConfig, PythonConfig, SandboxConfig, Section
+from ares.app.sections import AuthConfig, ImagesConfig, PythonConfig, SandboxConfig, Section, TransferConfig
 from ares.core.access.certificates import LIFE_S
 from ares.model.access import Provider
 from ares.model.base import LabelKey, LabelValue, Slug
@@ -160,6 +160,7 @@ class NodeConfig(Section, frozen=True):
     python: PythonConfig = PythonConfig()
     sandbox: SandboxConfig = SandboxConfig()
     images: ImagesConfig = ImagesConfig()
+    transfer: TransferConfig = TransferConfig()
 
 
 class Config(Section, frozen=True):

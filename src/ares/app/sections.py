@@ -80,6 +80,13 @@ class ImagesConfig(Section, frozen=True):
     image_files_max: Annotated[int, Meta(ge=1, le=10_000_000)] = 500_000
 
 
+class TransferConfig(Section, frozen=True):
+    """Bulk bytes of this node, see docs/concepts/transfer.md."""
+
+    # What of its link tenants share, in Mbit/s, of which they get 9 tenths; 0: no limit.
+    link_mbps: Annotated[float, Meta(ge=0.0, le=10_000_000.0)] = 0.0
+
+
 class PythonConfig(Section, frozen=True):
     """Python environments for the jobs of a node, see docs/guides/environments.md."""
 

@@ -123,8 +123,9 @@ class Registry(Protocol):
         """The manifest or index of that tag or digest, as it came."""
         ...
 
-    def save(self, host: str, name: str, digest: str, size: int, path: Path, wanted: Callable[[], bool]) -> None:
-        """A blob as a new file, of exactly that size. It ends early when it is not wanted any more."""
+    def save(self, host: str, name: str, digest: str, size: int, path: Path, came: Callable[[int], bool]) -> None:
+        """A blob as a new file, of exactly that size. `came` is told the size of each piece, may take its time, and
+        says whether the rest is still wanted."""
         ...
 
 

@@ -12,6 +12,7 @@ from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import RunRight
 from ares.agent.link.session import Conversation
 from ares.agent.settings import AgentSettings
+from ares.agent.transfer.transfers import Transfers
 from ares.model.link import AgentFrame, JoinReply, JoinRequest, Renew, Renewed, ServerFrame, Welcome
 from ares.model.node import NodeInfo
 from ares.ports.executor import Executor
@@ -55,6 +56,7 @@ async def test_sessions_that_break_after_their_welcome_are_tried_ever_more_slowl
         mailbox=mailbox,
         workspace=Workspace(tmp_path),
         settings=AgentSettings(),
+        transfers=Transfers(clock),
     )
     conversation = Conversation(
         boot=1,
@@ -114,7 +116,7 @@ async def talk_to(link: ServesInTurn, clock: ManualClock, directory: Path) -> "a
     mailbox, run_right = Mailbox(), RunRight(clock)
     attempts = Attempts(
         info=INFO, executor=cast("Executor", None), clock=clock, run_right=run_right, mailbox=mailbox,
-        workspace=Workspace(directory), settings=AgentSettings(),
+        workspace=Workspace(directory), settings=AgentSettings(), transfers=Transfers(clock),
     )  # fmt: skip
     conversation = Conversation(
         boot=1, info=INFO, link=link, credential="c", clock=clock, rng=SeededRng(), run_right=run_right,

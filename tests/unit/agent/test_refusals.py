@@ -12,6 +12,7 @@ from ares.agent.attempts.workspace import Workspace
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import RunRight
 from ares.agent.settings import AgentSettings
+from ares.agent.transfer.transfers import Transfers
 from ares.model.job import JobSpec
 from ares.model.link import AttemptRef, Exited, Fenced, Start
 from ares.model.node import NodeInfo
@@ -49,6 +50,7 @@ class Node:
             mailbox=mailbox,
             workspace=workspace,
             settings=AgentSettings(),
+            transfers=Transfers(self.clock),
         )
         self.attempts.incarnation = 1
 

@@ -29,6 +29,7 @@ from ares.agent.settings import AgentSettings
 from ares.agent.staging.preparation import Preparation
 from ares.agent.staging.stager import StagingFailed
 from ares.agent.staging.unpack import NotWanted
+from ares.agent.transfer.transfers import Transfers
 from ares.model.link import AttemptRef, Exited, Fenced, LogAck, OutputAck, Resize, Start, Started, Stop
 from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Fence, OutputFile
@@ -51,6 +52,7 @@ class Attempts:
         mailbox: Mailbox,
         workspace: Workspace,
         settings: AgentSettings,
+        transfers: Transfers,
         preparation: Preparation | None = None,
         collect: Collect = collect,
         open_door: OpenDoor = no_door,
@@ -58,17 +60,15 @@ class Attempts:
         self._info = info
         self._executor = executor
         self._clock = clock
-        self._run_right = run_right
-        self._mailbox = mailbox
+        self._run_right, self._mailbox = run_right, mailbox
         self._workspace = workspace
         self._shelter = Shelter(workspace.root)
         self._settings = settings
         self._preparation = preparation or Preparation(None, None)
         self._open_door = open_door
         self._shipping = Shipping(mailbox, clock, settings.log_wait_s)
-        self.uploads = AttemptUploads(mailbox, collect, self._handed_over, workspace.has_outputs)
-        self.incarnation = 0
-        self.leaving = False
+        self.uploads = AttemptUploads(mailbox, collect, self._handed_over, workspace.has_outputs, transfers)
+        self.incarnation, self.leaving = 0, False
         self._live: dict[Key, Attempt] = {}
         self._held: dict[Key, Start] = {}
         self._over: RecentSet[Key, None] = RecentSet(_REMEMBERED)

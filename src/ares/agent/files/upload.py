@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ares.agent.files.outputs import FoundFile, Stamp, opened, stamp_of
+from ares.agent.transfer.upload_pace import UploadPace
 from ares.model.link import OutputAck
 from ares.model.state import OutputFile
 
@@ -51,8 +52,11 @@ class _FileUpload:
 class Upload:
     """Sends the files. `failed` is called once, with the reason, when a file cannot be sent as it was found."""
 
-    def __init__(self, root: str, found: tuple[FoundFile, ...], failed: Callable[[str], None]) -> None:
+    def __init__(
+        self, root: str, found: tuple[FoundFile, ...], failed: Callable[[str], None], pace: UploadPace
+    ) -> None:
         self._root = root
+        self._pace = pace
         self._failed = failed
         self.files = tuple(output.file for output in found)
         self._parts = {output.file.sha256: _FileUpload(output.file, output.stamp) for output in found}
@@ -81,11 +85,12 @@ class Upload:
                 self._queue.popleft()
                 continue
             wanted = min(CHUNK_BYTES_MAX, part.file.size - part.sent)
-            if wanted and room <= 0:
+            if wanted and (room <= 0 or (room := min(room, self._pace.room(wanted))) <= 0):
                 return None
             data = self._read(part, min(wanted, room)) if wanted else b""
             if data is None:
                 return None
+            self._pace.sent(len(data))
             offset, part.told = part.sent, True
             part.sent += len(data)
             return Piece(part.file.sha256, part.file.size, offset, data)
@@ -94,7 +99,7 @@ class Upload:
     def _read(self, part: _FileUpload, length: int) -> bytes | None:
         try:
             if self._reading is None or self._reading[0] is not part:
-                self.close()
+                self._close_file()
                 self._reading = (part, self._open.enter_context(opened(self._root, part.file.path)))
             fd = self._reading[1]
             data = os.pread(fd, length, part.sent) if stamp_of(fd) == part.stamp else b""
@@ -116,6 +121,7 @@ class Upload:
     def acked(self, ack: OutputAck) -> float | None:
         """Takes an answer. Returns the seconds after which `again` must be called with the digest, None for never."""
         part = self._parts.get(ack.sha256)
+        self._pace.answered(kept=not ack.trouble)
         if part is None or (ack.trouble and part.resting):
             return None
         if ack.sealed:
@@ -132,14 +138,14 @@ class Upload:
         return None
 
     def _troubled(self, part: _FileUpload, ack: OutputAck) -> float | None:
-        part.tries += 1
+        part.tries += not self._pace.patient
         if part.tries > TRIES_MAX:
             self._give_up(part, f"{ack.trouble}; it was sent {part.tries} times")
             return None
         self._left += part.sealed
         part.sealed, part.told, part.resting = False, False, True
         part.sent = part.kept = min(ack.offset, part.file.size)
-        return PAUSE_S * 2 ** (part.tries - 1)
+        return PAUSE_S * 2 ** max(0, part.tries - 1)
 
     def again(self, sha256: str) -> None:
         part = self._parts[sha256]
@@ -148,6 +154,7 @@ class Upload:
 
     def rewind(self) -> None:
         """A new session: what was not acknowledged may be lost."""
+        self._pace.rewound()
         for part in self._parts.values():
             if not part.sealed:
                 part.sent, part.told = part.kept, False
@@ -158,6 +165,10 @@ class Upload:
             part.queued = True
             self._queue.append(part)
 
-    def close(self) -> None:
+    def _close_file(self) -> None:
         self._reading = None
         self._open.close()
+
+    def close(self) -> None:
+        self._close_file()
+        self._pace.close()

@@ -10,6 +10,8 @@ from ares.agent.attempts.workspace import Folder
 from ares.agent.files.outputs import Collect, GivenUp
 from ares.agent.files.upload import Upload
 from ares.agent.link.mailbox import Mailbox
+from ares.agent.transfer.transfers import Transfers
+from ares.agent.transfer.upload_pace import UploadPace
 from ares.model.link import OutputAck
 from ares.model.state import OutputFile
 
@@ -19,8 +21,14 @@ HandedOver = Callable[[Attempt, str, tuple[OutputFile, ...]], None]
 
 class AttemptUploads:
     def __init__(
-        self, mailbox: Mailbox, collect: Collect, handed_over: HandedOver, has_outputs: Callable[[Folder], bool]
+        self,
+        mailbox: Mailbox,
+        collect: Collect,
+        handed_over: HandedOver,
+        has_outputs: Callable[[Folder], bool],
+        transfers: Transfers,
     ) -> None:
+        self._transfers = transfers
         self._mailbox = mailbox
         self._collect = collect
         self._handed_over = handed_over
@@ -54,7 +62,9 @@ class AttemptUploads:
             self._handed_over(attempt, collected.trouble, ())
             return
         failed = partial(self._over, attempt)
-        attempt.upload = Upload(attempt.folder.outputs, collected.found, failed)
+        ref = attempt.start.ref
+        pace = UploadPace(self._transfers, ref.tenant, ref.job, partial(self._mailbox.upload, attempt))
+        attempt.upload = Upload(attempt.folder.outputs, collected.found, failed, pace)
         self._mailbox.upload(attempt)
 
     def kept(self, attempt: Attempt, ack: OutputAck) -> None:

@@ -1,5 +1,6 @@
 """The image of an attempt: found, fetched and unpacked on this node, and how the attempt runs in it."""
 
+import asyncio
 import contextlib
 import os
 import platform
@@ -14,6 +15,7 @@ import msgspec
 from ares.agent.staging.image_store import ImageStore, ImageTerms, LayerFiles, UnpackedImage, Wanted
 from ares.agent.staging.stager import Stager, StagingFailed, TenantThreads, in_thread
 from ares.agent.staging.unpack import NotWanted
+from ares.agent.transfer.transfers import Transfers
 from ares.api.projects import ProjectManifest
 from ares.core.image import layout
 from ares.core.image.layout import Descriptor, ImageConfig, ImageIndex, ImageManifest, RunConfig
@@ -62,8 +64,16 @@ class StagedImage(msgspec.Struct, frozen=True):
 class Images:
     """One for all attempts of a node."""
 
-    def __init__(self, store: ImageStore, stager: Stager | None, registry: Registry | None, terms: ImageTerms) -> None:
+    def __init__(
+        self,
+        store: ImageStore,
+        stager: Stager | None,
+        registry: Registry | None,
+        terms: ImageTerms,
+        transfers: Transfers,
+    ) -> None:
         self._store = store
+        self._transfers = transfers
         self._stager = stager
         self._registry = registry
         self._terms = terms
@@ -117,10 +127,21 @@ class Images:
                 raise ImageFlaw(f"it came with the digest {layout.digest_of(first)}")
             return self._resolved(first, lambda wanted: registry.manifest(ref.host, ref.name, wanted.digest))
 
-        digest, manifest = await self._threads.run(start.ref.tenant, resolve)
-        fetched = _Download(registry, ref, self._store.folder(start.ref.tenant, digest).parent, wanted)
+        tenant, transfers, loop = start.ref.tenant, self._transfers, asyncio.get_running_loop()
+
+        def came(size: int) -> bool:
+            transfers.take_in_thread(loop, tenant, "image", size, wanted)
+            return wanted()
+
+        async with transfers.turn(tenant, ref.host, job=start.ref.job, failures=(RegistryUnreachable,)):
+            digest, manifest = await self._threads.run(tenant, resolve)
+        fetched = _Download(registry, ref, self._store.folder(tenant, digest).parent, came)
         with contextlib.closing(fetched):
-            return await self._unpacked(start, digest, manifest, layer, uid, wanted, fetched.files)
+            try:
+                return await self._unpacked(start, digest, manifest, layer, uid, wanted, fetched.files)
+            except RegistryUnreachable:
+                transfers.ended(tenant, ref.host, ok=False)
+                raise
 
     def _resolved(self, raw: bytes, read: Callable[[Descriptor], bytes]) -> tuple[str, ImageManifest]:
         """The manifest for this machine, and its digest. Raises ImageFlaw."""
@@ -264,8 +285,8 @@ def _path(wanted: Descriptor) -> str:
 class _Download:
     """Blobs of a registry, as files that go when the image is unpacked."""
 
-    def __init__(self, registry: Registry, image: RegistryImage, folder: Path, wanted: Wanted) -> None:
-        self._wanted = wanted
+    def __init__(self, registry: Registry, image: RegistryImage, folder: Path, came: Callable[[int], bool]) -> None:
+        self._came = came
         self._registry = registry
         self._image = image
         self._above = folder
@@ -276,7 +297,7 @@ class _Download:
             self._folder = Path(tempfile.mkdtemp(prefix=".draft-blobs-", dir=self._above))
         path = self._folder / wanted.digest.removeprefix("sha256:")
         if not path.exists():
-            self._registry.save(self._image.host, self._image.name, wanted.digest, wanted.size, path, self._wanted)
+            self._registry.save(self._image.host, self._image.name, wanted.digest, wanted.size, path, self._came)
         return (str(path),)
 
     def close(self) -> None:

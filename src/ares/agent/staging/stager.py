@@ -13,6 +13,7 @@ import structlog
 
 from ares.agent.staging.cache import NodeCache
 from ares.agent.staging.unpack import NotWanted, unpack
+from ares.agent.transfer.transfers import CONTROL_PLANE, Transfers
 from ares.api.projects import ProjectManifest
 from ares.core.project import ManifestFlaw, parts_of, read_manifest
 from ares.model.link import FETCH_PARTS_MAX, FetchPiece, FetchRequest, Start
@@ -24,6 +25,8 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 # Of one request: when the connection breaks, no more than that is fetched again.
 _FETCH_BYTES: Final = 64 << 20
+# Of one request of a tenant whose bytes wait for their turn: a part is not larger.
+_TURN_BYTES: Final = 8 << 20
 _AGAIN_S: Final = (0.1, 0.3, 1.0, 2.0)
 # Left free on the disk, beside what the project takes: once in the cache, and once in the attempt's directory.
 _RESERVE_BYTES: Final = 256 << 20
@@ -46,10 +49,11 @@ class StagingFailed(Exception):
 class Stager:
     """One for all attempts of a node. Attempts of one project that start together fetch its files once."""
 
-    def __init__(self, cache: NodeCache, fetch: Fetch, clock: Clock) -> None:
+    def __init__(self, cache: NodeCache, fetch: Fetch, clock: Clock, transfers: Transfers | None = None) -> None:
         self._cache = cache
         self._fetch = fetch
         self._clock = clock
+        self._transfers = transfers or Transfers(clock)
         self._turns: dict[tuple[str, str], asyncio.Lock] = {}
         self._adding = asyncio.Lock()
 
@@ -127,9 +131,12 @@ class Stager:
             raise StagingFailed(
                 f"it needs {needed >> 20:,} MiB of this node's disk for its files, and {free >> 20:,} MiB are free"
             )
-        for some in _requests(lacking):
+        # A tenant that has to wait for its turn asks for no more than it may have then.
+        most = _TURN_BYTES if self._transfers.limited(tenant) else _FETCH_BYTES
+        for some in _requests(lacking, most):
             if not wanted():
                 raise NotWanted
+            await self._transfers.take(tenant, "fetch", sum(lacking[sha256] for sha256 in some))
             for piece in await self._pieces(start, project, some):
                 await self._add(tenant, piece)
 
@@ -147,26 +154,32 @@ class Stager:
     async def _pieces(self, start: Start, project: str, parts: tuple[str, ...]) -> list[FetchPiece]:
         """All pieces of one request, asked for again while the connection breaks."""
         request = FetchRequest(ref=start.ref, rank=start.placement.rank, parts=parts, project=project)
-        for pause_s in (*_AGAIN_S, None):
+        tenant, pauses_s = start.ref.tenant, iter(_AGAIN_S)
+        while True:
             try:
-                found = [piece async for piece in self._fetch(request)]
-                if [piece.sha256 for piece in found] == list(parts) or (not parts and len(found) == 1):
-                    return found
-                if any(piece.trouble for piece in found):
-                    return found
-                raise LinkBroken(f"{len(found)} of {len(parts)} parts came")
+                async with self._transfers.turn(tenant, CONTROL_PLANE, job=start.ref.job, failures=(LinkBroken,)):
+                    return await self._asked(request)
             except LinkBroken as error:
                 _log.warning("staging.again", job=start.ref.job, why=str(error))
-                if pause_s is None:
+                # Files that no attempt of the tenant can have now are waited for.
+                if self._transfers.stays_away(tenant, CONTROL_PLANE):
+                    continue
+                if (pause_s := next(pauses_s, None)) is None:
                     raise StagingFailed(f"the project cannot be fetched: {error}") from None
                 await self._clock.sleep(pause_s)
-        raise AssertionError("the last try returns or raises")
+
+    async def _asked(self, request: FetchRequest) -> list[FetchPiece]:
+        parts, found = request.parts, [piece async for piece in self._fetch(request)]
+        whole = [piece.sha256 for piece in found] == list(parts) or (not parts and len(found) == 1)
+        if not whole and not any(piece.trouble for piece in found):
+            raise LinkBroken(f"{len(found)} of {len(parts)} parts came")
+        return found
 
 
-def _requests(parts: dict[str, int]) -> Iterator[tuple[str, ...]]:
+def _requests(parts: dict[str, int], bytes_max: int) -> Iterator[tuple[str, ...]]:
     some, size = list[str](), 0
     for sha256, own in parts.items():
-        if some and (size + own > _FETCH_BYTES or len(some) == FETCH_PARTS_MAX):
+        if some and (size + own > bytes_max or len(some) == FETCH_PARTS_MAX):
             yield tuple(some)
             some, size = [], 0
         some.append(sha256)

@@ -11,8 +11,11 @@ import pytest
 
 from ares.agent.files.outputs import Collected, GivenUp, collect_now, holds_any
 from ares.agent.files.upload import CHUNK_BYTES_MAX, TRIES_MAX, Upload
+from ares.agent.transfer.transfers import Transfers
+from ares.agent.transfer.upload_pace import UploadPace
 from ares.model.link import AttemptRef, OutputAck
 from ares.model.state import Fence, OutputFile
+from tests.clocks import ManualClock
 
 ROOM = 1 << 30
 REF = AttemptRef(job="j", tenant="t", fence=Fence(counter=1))
@@ -143,7 +146,8 @@ class Far:
 
     def __init__(self, root: Path) -> None:
         self.failures = list[str]()
-        self.upload = Upload(str(root), collected(root).found, self.failures.append)
+        pace = UploadPace(Transfers(ManualClock()), "t", "j", lambda: None)
+        self.upload = Upload(str(root), collected(root).found, self.failures.append, pace)
         self.kept: dict[str, bytes] = {}
 
     def carry(self, room: int = 1 << 20, *, limit: int = 10_000) -> int:

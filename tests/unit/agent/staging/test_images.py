@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from ares.adapters.clocks import SystemClock
 from ares.agent.staging.image_store import ImageLimits, ImageStore, ImageTerms, LayerFiles
 from ares.agent.staging.images import Images, StagedImage
 from ares.agent.staging.stager import StagingFailed, in_thread
 from ares.agent.staging.unpack import NotWanted
+from ares.agent.transfer.transfers import Transfers
 from ares.core.image.layout import ImageConfig
 from ares.model.job import Image as ImageWish
 from ares.model.job import JobSpec
@@ -44,9 +46,13 @@ class OneRegistry:
             raise RegistryRefused("it has no such image")
         return self.image.blobs[version]
 
-    def save(self, host: str, name: str, digest: str, size: int, path: Path, wanted: Callable[[], bool]) -> None:
+    def save(self, host: str, name: str, digest: str, size: int, path: Path, came: Callable[[int], bool]) -> None:
         self.saved.append(digest)
         path.write_bytes(self.image.blobs[digest])
+
+
+def made(store: ImageStore, registry: OneRegistry, terms: ImageTerms | None = None) -> Images:
+    return Images(store, None, registry, terms or ImageTerms(), Transfers(SystemClock()))
 
 
 def start_of(ref: str = "docker://r.test/app", tenant: str = "t") -> Start:
@@ -60,7 +66,7 @@ def start_of(ref: str = "docker://r.test/app", tenant: str = "t") -> Start:
 def node(folder: Path, image: Image, limits: ImageLimits | None = None, roots: tuple[str, ...] = ()) -> Images:
     store = ImageStore(folder / "cache", limits or ImageLimits())
     store.open()
-    return Images(store, None, OneRegistry(image), ImageTerms(roots, (str(folder / "cache"),)))
+    return made(store, OneRegistry(image), ImageTerms(roots, (str(folder / "cache"),)))
 
 
 async def staged(images: Images, ref: str = "docker://r.test/app", tenant: str = "t") -> StagedImage:
@@ -183,7 +189,7 @@ class SilentRegistry(OneRegistry):
 async def test_a_silent_registry_takes_no_thread_of_others(tmp_path: Path) -> None:
     """Forty jobs of a tenant name it; the threads that all tenants share are free."""
     registry = SilentRegistry(Image([[member("f", b"f")]]))
-    images = Images(ImageStore(tmp_path / "cache", ImageLimits()), None, registry, ImageTerms())
+    images = made(ImageStore(tmp_path / "cache", ImageLimits()), registry)
     asking = [asyncio.create_task(staged(images)) for _ in range(40)]
     other = asyncio.create_task(staged(images, tenant="other"))
     try:
@@ -200,7 +206,7 @@ async def test_a_silent_registry_takes_no_thread_of_others(tmp_path: Path) -> No
 async def test_huge_images_of_a_tenant_hold_up_no_other(tmp_path: Path) -> None:
     """A tenant unpacks as many as it may, from pipes that never end; the image of another is unpacked meanwhile."""
     store = ImageStore(tmp_path / "cache", ImageLimits())
-    images = Images(store, None, OneRegistry(Image([[member("f", b"f")]])), ImageTerms())
+    images = made(store, OneRegistry(Image([[member("f", b"f")]])))
     seen, go_on = set[str](), True
 
     def unpacking(digit: str) -> "asyncio.Task[object]":
@@ -251,11 +257,9 @@ async def test_the_longest_unused_goes_first_and_what_is_in_use_stays(tmp_path: 
     store.open()
     kept = list[StagedImage]()
     for image in images[:2]:
-        kept.append(
-            await Images(store, None, OneRegistry(image), ImageTerms()).stage(start_of(), "/l", UID, lambda: True)
-        )
+        kept.append(await made(store, OneRegistry(image)).stage(start_of(), "/l", UID, lambda: True))
     kept[1].release()
-    await Images(store, None, OneRegistry(images[2]), ImageTerms()).stage(start_of(), "/l", UID, lambda: True)
+    await made(store, OneRegistry(images[2])).stage(start_of(), "/l", UID, lambda: True)
     left = {str(path) for path in (tmp_path / "cache/t/images").glob("*/root")}
     assert [image.root in left for image in kept] == [True, False]
 

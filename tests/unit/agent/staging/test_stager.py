@@ -15,8 +15,10 @@ from ares.agent.staging import stager as staging
 from ares.agent.staging.cache import NodeCache
 from ares.agent.staging.stager import Stager, StagingFailed
 from ares.agent.staging.unpack import NotWanted
+from ares.agent.transfer.transfers import CONTROL_PLANE, Transfers
 from ares.api.projects import PART_BYTES, ProjectEntry
 from ares.core.project import write_manifest
+from ares.core.transfer.breaker import REQUESTS_MIN
 from ares.model.job import JobSpec
 from ares.model.link import AttemptRef, FetchPiece, FetchRequest, Start
 from ares.model.state import Fence, Placement
@@ -69,10 +71,10 @@ class Plane:
         )  # fmt: skip
 
 
-def stager_of(plane: Plane, folder: Path, bytes_max: int = 1 << 40) -> Stager:
+def stager_of(plane: Plane, folder: Path, bytes_max: int = 1 << 40, transfers: Transfers | None = None) -> Stager:
     cache = NodeCache(folder / "cache", bytes_max)
     cache.open()
-    return Stager(cache, plane.fetch, SystemClock())
+    return Stager(cache, plane.fetch, SystemClock(), transfers)
 
 
 @pytest.fixture(autouse=True)
@@ -236,3 +238,25 @@ async def test_what_is_damaged_in_the_cache_is_fetched_again(tmp_path: Path, dam
     assert plane.asked[asked:] == [() if damaged == "manifest" else (SMALL,)]
     assert (tmp_path / "2/closed/run").read_text() == "print(1)\n"
     assert hashlib.sha256(path.read_bytes()).hexdigest() == name
+
+
+async def test_all_that_is_fetched_passes_the_door(tmp_path: Path) -> None:
+    plane, transfers = Plane(), Transfers(SystemClock(), 1e12)
+    await stager_of(plane, tmp_path, transfers=transfers).stage(plane.start(), root_of(tmp_path), None, lambda: True)
+    assert transfers.moved() == {("t", "fetch"): sum(len(part) for part in PARTS.values())}
+
+
+async def test_an_attempt_waits_while_the_control_plane_fails_and_uses_up_no_try(tmp_path: Path) -> None:
+    plane, transfers = Plane(), Transfers(SystemClock())
+    for _ in range(REQUESTS_MIN):
+        transfers.ended("t", CONTROL_PLANE, ok=False)
+    staging = asyncio.create_task(
+        stager_of(plane, tmp_path, transfers=transfers).stage(plane.start(), root_of(tmp_path), None, lambda: True)
+    )
+    while not transfers.paused():
+        await asyncio.sleep(0)
+    assert transfers.paused() == {"j1": CONTROL_PLANE}
+    assert plane.asked == []
+    staging.cancel()
+    await asyncio.gather(staging, return_exceptions=True)
+    assert transfers.paused() == {}

@@ -1,0 +1,79 @@
+"""The pace of one attempt's upload: pieces go when the node's door lets them, and none while the control plane cannot
+keep what the tenant sends."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from ares.agent.transfer.transfers import CONTROL_PLANE, Transfers
+
+# Asked for at once: a tenant's backlog has to be seen for its part of the link to be right.
+_ASK_BYTES: Final = 1 << 20
+
+
+class UploadPace:
+    """`wake` is called when more may be sent."""
+
+    def __init__(self, transfers: Transfers, tenant: str, job: str, wake: Callable[[], None]) -> None:
+        self._transfers = transfers
+        self._tenant, self._job = tenant, job
+        self._wake = wake
+        self._granted = 0
+        self._asked = 0
+        self._withdraw: Callable[[], None] = lambda: None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def room(self, wanted: int) -> int:
+        """How many of the bytes that are to be sent may go now. With 0, `wake` follows."""
+        if self._away():
+            return 0
+        if not self._granted and not self._transfers.limited(self._tenant):
+            self._transfers.count(self._tenant, "output", wanted)
+            return wanted
+        if not self._granted and not self._asked:
+            self._asked = min(wanted, _ASK_BYTES)
+            self._withdraw = self._transfers.ask(self._tenant, "output", self._asked, self._more)
+        return min(wanted, self._granted)
+
+    def sent(self, size: int) -> None:
+        self._granted = max(0, self._granted - size)
+
+    @property
+    def patient(self) -> bool:
+        """Whether a piece that was not kept is sent again however often that takes."""
+        return self._transfers.stays_away(self._tenant, CONTROL_PLANE)
+
+    def answered(self, *, kept: bool) -> None:
+        self._transfers.ended(self._tenant, CONTROL_PLANE, ok=kept)
+
+    def rewound(self) -> None:
+        """The connection broke: what was sent has no answer."""
+        self._transfers.given_up(self._tenant, CONTROL_PLANE)
+
+    def close(self) -> None:
+        self._withdraw()
+        self._asked = 0
+        self._transfers.goes_on(self._job)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _more(self, piece: int) -> None:
+        self._granted += piece
+        self._asked -= piece
+        self._wake()
+
+    def _away(self) -> bool:
+        if self._timer is not None:
+            return True
+        wait_s = self._transfers.turn_now(self._tenant, CONTROL_PLANE)
+        if not wait_s:
+            self._transfers.goes_on(self._job)
+            return False
+        self._transfers.pauses(self._job, CONTROL_PLANE)
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._over)
+        return True
+
+    def _over(self) -> None:
+        self._timer = None
+        self._wake()
