@@ -128,7 +128,7 @@ async def _spread(lines: list[Connection], spec: dict[str, object], count: int, 
         body = work.batch([spec] * min(SPREAD_BATCH, count - at), f"{total}-{at}")
         await lines[turn % len(lines)].submit_batch(body)
     deadline = time.monotonic() + timeout_s
-    while (done := sum([await _metric(line, 'ares_jobs_total{state="SUCCEEDED"}') for line in lines])) < total:
+    while (done := sum([await _metric(line, 'ares_jobs_total{state="succeeded"}') for line in lines])) < total:
         if time.monotonic() > deadline:
             raise NotMeasured(f"{done:.0f} of {total} jobs were done after {timeout_s:g} s")
         await asyncio.sleep(noops.POLL_S)

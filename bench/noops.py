@@ -62,7 +62,7 @@ async def finished(
 
 async def _succeeded(line: Connection) -> int:
     for text in (await line.text("/metrics")).splitlines():
-        if text.startswith('ares_jobs_total{state="SUCCEEDED"}'):
+        if text.startswith('ares_jobs_total{state="succeeded"}'):
             return int(float(text.split()[-1]))
     return 0
 

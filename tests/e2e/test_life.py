@@ -161,7 +161,7 @@ def test_metrics_move(either: Platform) -> None:
 
     def counted() -> float:
         text = either.metrics()
-        return sum(float(line.split()[-1]) for line in text if line.startswith('ares_jobs_total{state="SUCCEEDED"}'))
+        return sum(float(line.split()[-1]) for line in text if line.startswith('ares_jobs_total{state="succeeded"}'))
 
     before = counted()
     client.wait(client.submit(shell("exit 0")), timeout=30)

@@ -151,7 +151,7 @@ class Planes:
             telemetry,
             0.1,
         )
-        services = services_of(replica, metrics=telemetry.render, telemetry=telemetry, clock=clock, rng=SystemRng())
+        services = services_of(replica, metrics=telemetry.page, telemetry=telemetry, clock=clock, rng=SystemRng())
         http = HttpServer(build_app(services, ApiSettings()), ApiSettings())
         plane = Plane(replica, telemetry, chain, logs, http)
         try:

@@ -83,7 +83,7 @@ async def test_a_credential_over_its_rate(tmp_path: Path) -> None:
             assert answer.headers["ratelimit-limit"] == "3"
             assert answer.headers["ratelimit-remaining"] == "0"
             assert [(await client.get("/v1/jobs")).status_code for client in (two, other)] == [200, 200]
-        assert 'ares_limited_total{reason="rate"} 2.0' in world.services.metrics().decode()
+        assert 'ares_limited_total{reason="rate"} 2.0' in (await world.services.metrics(False)).decode()
 
 
 async def test_a_tenant_over_its_rate(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ async def test_guessing_keys(tmp_path: Path) -> None:
             assert int(answers[-1].headers["retry-after"]) >= 1
             welcome = await client.get("/v1/jobs", headers={"authorization": f"Bearer {good}"})
             assert welcome.status_code == 200
-        assert 'ares_limited_total{reason="throttle"} 900.0' in world.services.metrics().decode()
+        assert 'ares_limited_total{reason="throttle"} 900.0' in (await world.services.metrics(False)).decode()
 
 
 async def test_without_a_credential(tmp_path: Path) -> None:

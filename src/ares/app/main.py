@@ -23,7 +23,7 @@ COMMANDS = {
     "port-forward": "forward", "top": "top",
     "cancel": "steer", "hold": "steer", "release": "steer", "retry": "steer", "update": "steer",
     "requeue": "steer", "cron": "cron", "flow": "flow",
-    "explain": "explain", "plan": "plan", "prio": "prio", "sla": "sla",
+    "explain": "explain", "trace": "trace", "plan": "plan", "prio": "prio", "sla": "sla",
     "predict": "predict", "why-preempted": "preempted", "replay": "replay", "usage": "usage", "events": "events",
     "nodes": "nodes",
     "node": "nodes", "pools": "pools", "lease": "nodes", "reserve": "reserve", "reservations": "reserve",

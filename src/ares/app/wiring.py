@@ -24,6 +24,7 @@ from ares.adapters.secrets import EnvelopeVault, FileRing
 from ares.adapters.store.epoch import decode as decode_epoch
 from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.open import ensure_format, keep_to_format, open_store
+from ares.adapters.telemetry.process import ProcessUse
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
 from ares.adapters.witness import DecidingLock
 from ares.app import audit, plugins
@@ -48,6 +49,7 @@ log = structlog.get_logger()
 _DRAIN_S = 2.0
 _ANNOUNCE_S = 2.0
 _CANCEL_AGAIN_S = 1.0
+_LAG_EVERY_S = 0.5
 # A store that starts together with this process, or is busy, is waited for.
 _STORE_S = 30.0
 _STORE_AGAIN_S = 0.5
@@ -173,6 +175,7 @@ class ControlPlane:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
+        self._process = ProcessUse()
         # What was started, to be stopped in the opposite order however far the start came.
         self._started = contextlib.AsyncExitStack()
         # A loop that everything depends on ended: this process is of no use any more.
@@ -232,6 +235,8 @@ class ControlPlane:
             lock.begin()
         for name, loop in self.assembled.replica.loops(self._reign).items():
             self._spawn(name, loop)
+        self._spawn("lag", self._watch_lag(SystemClock()))
+        self._spawn("gpus", self.assembled.replica.gpu_readings.run())
 
     async def _announce(self) -> None:
         """Agents of a server that stops in order have time for the next one, if there can be no other to judge them."""
@@ -249,6 +254,14 @@ class ControlPlane:
         finally:
             telemetry.gauge("ares_leader", 0)
 
+    async def _watch_lag(self, clock: Clock) -> None:
+        """How late this loop is: what one request waits for because of all others."""
+        while True:
+            began = clock.monotonic()
+            await clock.sleep(_LAG_EVERY_S)
+            late = max(0.0, clock.monotonic() - began - _LAG_EVERY_S)
+            self.assembled.telemetry.observe("ares_loop_lag_seconds", late)
+
     def _spawn(self, name: str, loop: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(loop, name=name)
         task.add_done_callback(self._ended)
@@ -261,9 +274,11 @@ class ControlPlane:
             log.error("loop.failed", loop=task.get_name(), error=str(error) or repr(error), exc_info=where)
             self.failed.set()
 
-    def _metrics(self) -> bytes:
-        self.assembled.replica.health.measure(self.assembled.telemetry)
-        return self.assembled.telemetry.render()
+    async def _metrics(self, is_open: bool) -> bytes:
+        telemetry = self.assembled.telemetry
+        self._process.measure(telemetry)
+        await self.assembled.replica.measures.take(telemetry)
+        return await telemetry.page(is_open)
 
     def _api(self) -> ApiServices:
         return services_of(

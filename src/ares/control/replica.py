@@ -54,6 +54,7 @@ from ares.control.queries.outputs import OutputReader
 from ares.control.queries.pending_metrics import PendingMetrics
 from ares.control.queries.pools import Pools
 from ares.control.queries.steering import Steering
+from ares.control.queries.traces import Traces
 from ares.control.queries.usage import Spending
 from ares.control.replica_terms import Ports, ReplicaTerms
 from ares.control.scheduler.budget_watch import BudgetWatch
@@ -94,6 +95,8 @@ from ares.control.submit.projects import Projects
 from ares.control.submit.quota_gate import Admissions
 from ares.control.submit.submit import Submit
 from ares.control.submit.updates import Updates
+from ares.control.telemetry.gpu_readings import GpuReadings
+from ares.control.telemetry.measures import Measures
 from ares.ports.store import Compare
 
 
@@ -124,6 +127,8 @@ class Replica:
         self._reading(ports, terms)
         self.sessions = self._agents(ports, terms)
         self.job_sessions = JobSessions(view, self.sessions.by_node, rng)
+        self.gpu_readings = GpuReadings(view, self.job_sessions, clock)
+        self.measures = Measures(view, planner, self.leader, self.health, self.deadlines, self.gpu_readings, clock)
         self._scheduling(ports, terms)
         self.arrays = Arrays(view, self.expanding, clock)
         self.crons = Crons(store, view, self.projects, clock)
@@ -163,6 +168,7 @@ class Replica:
             self.proposer.facts,
         )  # fmt: skip
         self.explain = Explain(store, view, planner, self.decisions, reasons, clock)
+        self.traces = Traces(store, view, self.decisions, clock, terms.cluster)
         self.spending = Spending(view, clock)
         self.plugins = Plugins(view, terms.plugins, self.proposer)
 
@@ -243,8 +249,9 @@ class Replica:
         self._growth = OomGrowth(view, self.updates)
         self.projects = Projects(ports.projects, telemetry, terms.project_bytes_max)
         submit = Submit(
-            store, writer, view, deadlines, drafting, self.expanding, admissions, self.projects, self.alerts, telemetry
-        )
+            store, writer, view, deadlines, drafting, self.expanding, admissions, self.projects, self.alerts, telemetry,
+            clock,
+        )  # fmt: skip
         self.flow_index = FlowIndex(view)
         self.child_index = ChildIndex(view)
         self.children = Children(view, submit, self._standing, self.audit, clock)

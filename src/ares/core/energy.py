@@ -284,6 +284,24 @@ def merged(parts: Iterable[Spent]) -> tuple[Spent, ...]:
     return tuple(sums.values())
 
 
+def newly_spent(changes: Iterable[tuple[Sequence[Spent], Sequence[Spent]]]) -> list[Spent]:
+    """What attempts that ended have used, by pool and fate, of jobs that had spent this before and that after."""
+    sums: dict[tuple[str, Fate], list[float]] = {}
+    for before, after in changes:
+        for sign, parts in ((1, after), (-1, before)):
+            for part in parts:
+                if part.fate != "open":
+                    total = sums.setdefault((part.pool, part.fate), [0.0, 0.0, 0.0])
+                    total[0] += sign * part.gpu_s
+                    total[1] += sign * part.energy_j
+                    total[2] += sign * part.cost
+    return [
+        # Rounding must not make a counter go back.
+        Spent(pool=pool, fate=fate, gpu_s=max(0.0, gpu_s), energy_j=max(0.0, energy_j), cost=max(0.0, cost))
+        for (pool, fate), (gpu_s, energy_j, cost) in sums.items()
+    ]
+
+
 def added(one: Spent, other: Spent) -> Spent:
     return replace(
         one,

@@ -1,17 +1,25 @@
 """Counters, histograms and spans, without a telemetry library in the services."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 
 class Telemetry(Protocol):
-    """Metric names and labels are declared once, in `adapters.telemetry`."""
+    """Metric names and labels are declared once, in `adapters.telemetry.metrics`."""
 
-    def count(self, name: str, by: float = 1, label: str = "") -> None: ...
+    def count(self, name: str, by: float = 1, *labels: str) -> None: ...
 
-    def observe(self, name: str, seconds: float, label: str = "") -> None: ...
+    def observe(self, name: str, seconds: float, *labels: str) -> None: ...
 
-    def gauge(self, name: str, value: float, label: str = "") -> None: ...
+    def observe_all(self, name: str, seconds: Iterable[float], *labels: str, trace: str = "") -> None:
+        """Many at once; `trace` is the id of the trace of the longest."""
+        ...
+
+    def gauge(self, name: str, value: float) -> None: ...
+
+    def gauges(self, name: str, values: Mapping[tuple[str, ...], float]) -> None:
+        """All series of a gauge, by the values of its labels: a series that is not among them is gone."""
+        ...
 
     def span(
         self, name: str, trace: str, began: float, ended: float, attributes: Mapping[str, str | int | float]

@@ -252,7 +252,7 @@ async def test_a_store_that_is_away_is_503(world: World, monkeypatch: pytest.Mon
 
 
 async def test_health_is_open_and_metrics_are_not(world: World) -> None:
-    async with world.client_with(None) as anyone, world.client("viewer") as viewer:
+    async with world.client_with(None) as anyone, world.client("operator") as viewer:
         assert (await anyone.get("/healthz")).json()["status"] == "alive"
         ready = await anyone.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (200, "ready")

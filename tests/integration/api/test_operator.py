@@ -40,7 +40,7 @@ async def test_a_profile_is_changed_looked_at_and_reverted(world: World) -> None
         assert [one["version"] for one in versions] == [3, 2, 1]
         assert versions[-1]["note"] == "cheap first"
         assert code(await admin.post("/v1/profiles/77/revert")) == (404, "not-found")
-        assert b"ares_profile_version 3.0" in world.services.metrics()
+        assert b"ares_profile_version 3.0" in (await world.services.metrics(False))
         assert len(versions) <= VERSIONS_KEPT
 
 

@@ -294,4 +294,4 @@ async def test_who_owes_too_much_is_told_when_to_come_again(tmp_path: Path) -> N
         assert refused is not None
         assert "share of the server's time" in refused.json()["detail"]
         assert int(refused.headers["retry-after"]) >= 1
-        assert 'ares_limited_total{reason="time"}' in world.services.metrics().decode()
+        assert 'ares_limited_total{reason="time"}' in (await world.services.metrics(False)).decode()

@@ -199,7 +199,7 @@ async def test_streams_are_counted_per_token(tmp_path: Path) -> None:
                 assert int(refused.headers["retry-after"]) > 0
                 async with socket(world, "/v1/events", await world.token()) as other:
                     assert other
-            async with world.client("viewer") as viewer:
+            async with world.client("operator") as viewer:
                 while "ares_streams_open 1.0" not in (await viewer.get("/metrics")).text:
                     pass
             async with socket(world, "/v1/events", token) as again:
@@ -285,7 +285,7 @@ async def test_a_reader_that_reads_nothing_is_cut_off(tmp_path: Path) -> None:
     """A stalled client holds neither memory nor a place."""
     async with open_world(tmp_path, ApiSettings(send_timeout_s=0.2)) as world:
         token = await world.token()
-        async with world.client_with(token) as client, world.client("viewer") as viewer:
+        async with world.client_with(token) as client, world.client("operator") as viewer:
             job = await submit(client)
             state = await world.start_job(job)
             reader, writer = await asyncio.open_connection("127.0.0.1", world.server.port, limit=1024)

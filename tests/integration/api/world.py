@@ -138,7 +138,7 @@ async def open_world(
         ),
     )
     view = replica.view
-    services = services_of(replica, metrics=telemetry.render, telemetry=telemetry, clock=clock, rng=rng)
+    services = services_of(replica, metrics=telemetry.page, telemetry=telemetry, clock=clock, rng=rng)
     following = asyncio.create_task(view.run())
     await view.catch_up()
     await replica.time.open()

@@ -4,6 +4,7 @@ from ares.control.governance.secrets import Secrets
 from ares.control.state.view import View
 from ares.core.lifecycle.fences import revoked_fence
 from ares.core.lifecycle.ranks import held, holds, place_of
+from ares.core.trace.ids import run_traceparent
 from ares.model.job import JobSpec
 from ares.model.link import AttemptRef, GangPeer, Start, Stop, WorldInfo
 from ares.model.state import BOUND, JobState, Placement
@@ -50,7 +51,7 @@ def start_of(
         world=world,
         array=state.array,
         index=state.index,
-        trace=state.trace,
+        trace=run_traceparent(state, place.rank),
         key="" if spec.runtime is None else secrets.meeting_key(ref),
         updates=state.updates,
         secrets=() if isinstance(given, str) else given,

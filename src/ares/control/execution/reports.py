@@ -81,7 +81,7 @@ class Reports:
             written = [outcome for outcome in outcomes if isinstance(outcome, Written)]
             moved = [outcome.state.phase for outcome in written if outcome.state.phase != outcome.before.phase]
             for phase in dict.fromkeys(moved):
-                self._telemetry.count("ares_attempts_total", moved.count(phase), phase)
+                self._telemetry.count("ares_attempts_total", moved.count(phase), phase.lower())
 
     def refuse(self, report: Report) -> None:
         """Logs a report of an attempt that was revoked before."""

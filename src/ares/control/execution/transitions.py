@@ -15,11 +15,13 @@ from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import StateEntry, View
 from ares.core import keys
 from ares.core.alerts import NOTICES_MAX, notice_of_end
+from ares.core.energy import newly_spent
 from ares.core.lifecycle.deadline import outcome
 from ares.core.lifecycle.graph import step
 from ares.core.lifecycle.inputs import Context, Input, Stepped
 from ares.core.lifecycle.updates import in_force
 from ares.core.refusal import Refusal
+from ares.core.trace.ids import TracePlace
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, Job, JobState
 from ares.ports.clock import Clock, Rng
@@ -28,6 +30,7 @@ from ares.ports.telemetry import Telemetry
 
 log = structlog.get_logger()
 
+_USES = {"kept": "useful", "lost": "lost"}
 _DEADLINES = {"met": "ares_deadlines_met_total", "missed": "ares_deadlines_missed_total"}
 
 
@@ -106,6 +109,9 @@ class Transitions:
                 outcomes[place] = await self._apply_alone(change)
         for settled in await every(self._apply_pack(pack) for pack in packs(drafts)):
             outcomes.update(settled)
+        written = sum(isinstance(outcome, Written) for outcome in outcomes.values())
+        self._telemetry.count("ares_transitions_total", written, "written")
+        self._telemetry.count("ares_transitions_total", len(outcomes) - written, "refused")
         return [outcomes[place] for place in range(len(changes))]
 
     def drafted(self, change: JobChange) -> SteppedDraft | Refusal | None:
@@ -190,15 +196,39 @@ class Transitions:
                 self._telemetry.span(name, draft.state.trace, began, ended, attributes)
 
     def _count(self, drafts: Sequence[SteppedDraft]) -> None:
-        moved = [draft.state.phase for draft in drafts if draft.state.phase != draft.entry.state.phase]
-        for phase in dict.fromkeys(moved):
-            self._telemetry.count("ares_jobs_total", moved.count(phase), phase)
+        moved = [draft for draft in drafts if draft.state.phase != draft.entry.state.phase]
+        phases = [draft.state.phase for draft in moved]
+        for phase in dict.fromkeys(phases):
+            self._telemetry.count("ares_jobs_total", phases.count(phase), phase.lower())
+        started = [draft.state for draft in moved if draft.state.phase == "RUNNING"]
+        if started:
+            waits = [max(0.0, (state.started_at or state.queued_at) - state.queued_at) for state in started]
+            longest = TracePlace(started[waits.index(max(waits))])
+            self._telemetry.observe_all("ares_start_latency_seconds", waits, trace=longest.trace_id)
+        for draft in moved:
+            if draft.state.phase == "RETRYING":
+                failure = None if draft.state.exit is None else draft.state.exit.failure
+                self._telemetry.count("ares_retries_total", 1, failure or "restart")
+        self._count_spent(drafts)
         for draft in drafts:
             if draft.state.deadline_at is None and draft.state.start_by_at is None:
                 continue
             kept = outcome(draft.state)
             if kept is not None and outcome(draft.entry.state) is None:
                 self._telemetry.count(_DEADLINES[kept], 1, draft.state.sla or "own")
+
+    def _count_spent(self, drafts: Sequence[SteppedDraft]) -> None:
+        """What attempts that ended have used. A gang that changed its size counts when it ends."""
+        changed = [
+            (before, after)
+            for draft in drafts
+            if (before := draft.entry.state.spent) is not (after := draft.state.spent) and after
+        ]
+        for used in newly_spent(changed):
+            self._telemetry.count("ares_energy_joules_total", used.energy_j, used.pool, "modelled")
+            self._telemetry.count("ares_cost_total", used.cost, used.pool)
+            if used.gpu_s:
+                self._telemetry.count("ares_gpu_seconds_total", used.gpu_s, used.pool, _USES[used.fate])
 
     async def _apply_alone(self, change: JobChange, offered: SteppedDraft | None = None) -> Outcome:
         """Reads the record, steps again and writes, until it is written or refused. `offered` may have landed."""

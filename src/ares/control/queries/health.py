@@ -82,11 +82,14 @@ class Health:
         """The same in numbers, as of now."""
         view = self._view
         ages = [view.lease_age_s(node) or 0.0 for node in view.nodes if ready(view, node)]
-        telemetry.gauge("ares_nodes", len(ages), "ready")
-        telemetry.gauge("ares_nodes", len(view.nodes) - len(ages), "lost")
+        telemetry.gauges("ares_nodes", {("ready",): len(ages), ("lost",): len(view.nodes) - len(ages)})
         telemetry.gauge("ares_lease_age_seconds", max(ages, default=0.0))
         telemetry.gauge("ares_store_age_seconds", self._clock.monotonic() - view.heard_at)
         telemetry.gauge("ares_leader_age_seconds", leads_for_s(view, self._clock) or 0.0)
+        telemetry.gauge("ares_records_aside", len(view.aside.records))
+        rooms = () if self._disk is None else self._disk()
+        telemetry.gauges("ares_disk_free_bytes", {(room.path,): room.bytes_free for room in rooms})
+        telemetry.gauges("ares_disk_bytes", {(room.path,): room.bytes_all for room in rooms})
 
 
 def _short(room: DiskRoom) -> str:

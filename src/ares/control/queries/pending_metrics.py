@@ -3,8 +3,11 @@
 from collections import Counter
 from itertools import islice
 
+import numpy as np
+
 from ares.api.reasons import REMEDIES, ReasonCode
 from ares.control.scheduler.cluster_view import LiveCluster
+from ares.core.capacity.node_table import NodeTable
 from ares.core.capacity.power import draw_of_pools
 from ares.ports.clock import Clock
 from ares.ports.telemetry import Telemetry
@@ -12,8 +15,7 @@ from ares.ports.telemetry import Telemetry
 _EVERY_S = 2.0
 # Classes looked at each time; with more of them the counts of the others are as of an earlier time.
 _CLASSES_AT_ONCE = 32
-# Pools with a metric of their own.
-_POOLS_MAX = 256
+_PASSED_MAX_S = 10 * _EVERY_S
 
 
 class PendingMetrics:
@@ -24,8 +26,7 @@ class PendingMetrics:
         self._clock = clock
         self._telemetry = telemetry
         self._codes: dict[int, ReasonCode] = {}
-        # Those with a metric.
-        self._pools: set[str] = set()
+        self._looked_at = -_PASSED_MAX_S
         self._next = 0
 
     async def run(self) -> None:
@@ -47,14 +48,22 @@ class PendingMetrics:
         counts: Counter[ReasonCode] = Counter()
         for number, code in self._codes.items():
             counts[code] += len(active[number].line) if number in active else 0
-        for code in REMEDIES:
-            self._telemetry.gauge("ares_pending_jobs", counts[code], code)
-        self._power()
+        self._telemetry.gauges("ares_pending_jobs", {(code,): counts[code] for code in REMEDIES})
+        table = self._planner.cluster.table
+        self._telemetry.gauges("ares_pool_power_watts", {(pool,): w for pool, w in draw_of_pools(table).items()})
+        self._idle(table)
 
-    def _power(self) -> None:
-        drawn = draw_of_pools(self._planner.cluster.table)
-        # A metric keeps every label it ever had, and a node says which pool it is in.
-        self._pools |= set(islice(sorted(drawn.keys() - self._pools), _POOLS_MAX - len(self._pools)))
-        # A pool that lost its last node draws nothing.
-        for pool in self._pools:
-            self._telemetry.gauge("ares_pool_power_watts", drawn.get(pool, 0.0), pool)
+    def _idle(self, table: NodeTable) -> None:
+        """GPU-seconds that passed since the last look without a job, by what is free now."""
+        now = self._clock.monotonic()
+        passed_s, self._looked_at = now - self._looked_at, now
+        # After a pause of its own, such as another replica's lead, nothing is known of the time between.
+        if not 0.0 < passed_s <= _PASSED_MAX_S:
+            return
+        free: Counter[str] = Counter()
+        for row in np.flatnonzero(table.exists & (table.gpu_idle > 0)).tolist():
+            record = table.records[row]
+            if record is not None:
+                free[record.info.pool] += int(table.gpu_idle[row])
+        for pool, milli in free.items():
+            self._telemetry.count("ares_gpu_seconds_total", milli / 1000 * passed_s, pool, "idle")

@@ -24,6 +24,7 @@ from ares.core.lifecycle.inputs import Bind, Cancel, Input, Nominate, Preempt, R
 from ares.core.schedule.follower import planned_s
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
 from ares.core.schedule.preempt.record import seen_by
+from ares.core.trace.ids import TracePlace
 from ares.model.state import JobState
 from ares.ports.clock import Clock, happens
 from ares.ports.planning import PlannerLost
@@ -131,7 +132,6 @@ class SchedulerLoop:
 
     async def _round(self, guard: Compare) -> None:
         cluster = self._planner.cluster
-        self._telemetry.gauge("ares_queue_depth", cluster.pending)
         unfinished = self._proposer.unfinished
         if not unfinished and not cluster.pending and not cluster.may_grow:
             await self._tell()
@@ -209,10 +209,27 @@ class SchedulerLoop:
             # Every binding was refused: the view is behind, or another replica leads now.
             await self._clock.sleep(_STORE_PAUSE_S)
         bound = [state for state, outcome in zip(states, outcomes, strict=True) if isinstance(outcome, Written)]
-        for state in bound:
-            self._telemetry.observe("ares_scheduling_latency_seconds", max(0.0, now - state.queued_at))
-        self._telemetry.count("ares_lease_acquisitions_total", len(bound))
+        self._measure(bound, plan, now)
         return len(bound) == len(states)
+
+    def _measure(self, bound: Sequence[JobState], plan: Plan, now: float) -> None:
+        """Of the jobs that were given a place."""
+        if not bound:
+            return
+        waits = [max(0.0, now - state.queued_at) for state in bound]
+        longest = bound[waits.index(max(waits))]
+        trace_id = TracePlace(longest).trace_id
+        self._telemetry.observe_all("ares_scheduling_latency_seconds", waits, trace=trace_id)
+        by_priority: dict[str, list[float]] = {}
+        for state, wait_s in zip(bound, waits, strict=True):
+            spec = self._view.spec(state)
+            by_priority.setdefault("NORMAL" if spec is None else spec.priority, []).append(wait_s)
+        for priority, waited in by_priority.items():
+            self._telemetry.observe_all("ares_wait_seconds", waited, priority)
+        gangs = sum(len(item.placements) > 1 for item in plan.placed)
+        self._telemetry.count("ares_placements_total", gangs, "gang")
+        self._telemetry.count("ares_placements_total", len(plan.placed) - gangs, "single")
+        self._telemetry.count("ares_lease_acquisitions_total", len(bound))
 
     def _throttle(self, state: JobState) -> tuple[Compare, ...]:
         """Holds as long as the array of a task is throttled as it was when the task was given a place."""

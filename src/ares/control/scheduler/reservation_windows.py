@@ -4,6 +4,7 @@ Leader only. Every change is written by compare-and-swap together with the leade
 """
 
 import asyncio
+from collections import Counter
 
 import msgspec
 import structlog
@@ -220,9 +221,10 @@ class Windows:
 
     def _count(self) -> None:
         records = [reservation for reservation, _ in self._view.reservations.values()]
-        for state in sorted(BOOKED):
-            gpus = sum(reservation.gpus for reservation in records if reservation.state == state)
-            self._telemetry.gauge("ares_reserved_gpus", gpus, state)
+        gpus = Counter[tuple[str, ...]]()
+        for reservation in records:
+            gpus[reservation.state,] += reservation.gpus
+        self._telemetry.gauges("ares_reserved_gpus", {(state,): gpus[state,] for state in sorted(BOOKED)})
 
     # ---- nodes that are no longer available
 

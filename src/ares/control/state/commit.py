@@ -112,8 +112,11 @@ class Writer:
         began = self._clock.monotonic()
         written = await self._store.txn(compares, ops, otherwise)
         self._telemetry.observe("ares_store_latency_seconds", self._clock.monotonic() - began, self._label)
-        if isinstance(written, Committed) and written.succeeded:
-            self.revision = max(self.revision, written.revision)
+        if isinstance(written, Committed):
+            if written.succeeded:
+                self.revision = max(self.revision, written.revision)
+            else:
+                self._telemetry.count("ares_store_conflicts_total", 1, self._label)
         return written
 
     async def until_known(

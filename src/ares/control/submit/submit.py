@@ -37,6 +37,7 @@ from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.job import JobSpec, projects_of
 from ares.model.state import RequestRecord
+from ares.ports.clock import Clock
 from ares.ports.store import KV, TXN_OPS_MAX, Committed, Store, StoreError, Unknown
 from ares.ports.telemetry import Telemetry
 
@@ -58,7 +59,9 @@ class Submit:
         projects: Projects,
         alerts: Alerts,
         telemetry: Telemetry,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._store = store
         self._writer = writer
         self._view = view
@@ -76,7 +79,9 @@ class Submit:
         self, who: Principal, requests: Sequence[SubmitRequest], *, outlooks: bool = False
     ) -> list[AcceptedJob | Refusal]:
         """One outcome per request, in order; with `outlooks` it says of those with a deadline whether they meet it."""
+        began = self._clock.monotonic()
         outcomes = await self._submit(who, requests, outlooks)
+        self._telemetry.observe("ares_submit_seconds", self._clock.monotonic() - began)
         labels = [_label(outcome) for outcome in outcomes]
         for label in dict.fromkeys(labels):
             self._telemetry.count("ares_submissions_total", labels.count(label), label)

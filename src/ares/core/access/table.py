@@ -51,7 +51,7 @@ _PEOPLE: Final[Mapping[Permission, str]] = {
     "clusters:admin":     "- - - - a a",
     "profile:admin":      "- - - - a a",
     "reservations:admin": "- - - - a a",
-    "metrics:read":       "a a a a a a",
+    "metrics:read":       "- - - - a a",
     "store:admin":        "- - - - - a",
 }  # fmt: skip
 

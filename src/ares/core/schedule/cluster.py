@@ -342,6 +342,15 @@ class Cluster(Capacity):
         else:
             self._held[account] = after
 
+    def held_by_tenant(self) -> dict[str, Amounts]:
+        """What all accounts of each tenant hold together."""
+        found: dict[str, Amounts] = {}
+        for account, held in self._held.items():
+            tenant = account.partition("/")[0]
+            before = found.get(tenant, _NONE)
+            found[tenant] = Amounts(*(had + more for had, more in zip(before, held, strict=True)))
+        return found
+
     def held_below(self, path: str, resource: ShareResource) -> int:
         """What an account and all accounts below it hold of one resource."""
         at = {"cpu": 0, "memory": 1, "gpu": 2}[resource]

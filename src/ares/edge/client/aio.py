@@ -17,6 +17,7 @@ from ares.api.jobs import JobDetail, LogLine, LogStream, OutputList, StreamedEve
 from ares.api.pools import PoolView
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.reservations import ReservationView
+from ares.api.telemetry.traces import JobTrace
 from ares.api.usage import By, UsageReport
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.ask import JobFields
@@ -228,6 +229,10 @@ class AsyncClient(
     async def explain(self, job: JobRef) -> Explanation:
         """Why a job waits, where it stands, and the smallest change that would start it."""
         return await self.send(predictions.explain(job_id(job)))
+
+    async def trace(self, job: JobRef) -> JobTrace:
+        """The job's way as spans: what it waited for, where it ran, and what still lasts."""
+        return await self.send(predictions.trace(job_id(job)))
 
     async def plan(self, spec: JobSpec | None = None, **ask: Unpack[JobFields]) -> PlanAnswer:
         """What would happen if this were submitted now. Changes nothing."""

@@ -16,6 +16,7 @@ from ares.api.jobs import JobDetail, LogLine, LogStream, OutputList, StreamedEve
 from ares.api.pools import PoolView
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.reservations import ReservationView
+from ares.api.telemetry.traces import JobTrace
 from ares.api.usage import By, UsageReport
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.ask import JobFields
@@ -225,6 +226,10 @@ class Client(
     def explain(self, job: JobRef) -> Explanation:
         """Why a job waits, where it stands, and the smallest change that would start it."""
         return self.send(predictions.explain(job_id(job)))
+
+    def trace(self, job: JobRef) -> JobTrace:
+        """The job's way as spans: what it waited for, where it ran, and what still lasts."""
+        return self.send(predictions.trace(job_id(job)))
 
     def plan(self, spec: JobSpec | None = None, **ask: Unpack[JobFields]) -> PlanAnswer:
         """What would happen if this were submitted now. Changes nothing."""

@@ -1,6 +1,6 @@
 """What the HTTP edge is given: the services it speaks for, and how it should behave."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from ares.control.queries.nodes import Nodes
 from ares.control.queries.outputs import OutputReader
 from ares.control.queries.pools import Pools
 from ares.control.queries.steering import Steering
+from ares.control.queries.traces import Traces
 from ares.control.queries.usage import LiveUses, Spending
 from ares.control.replica import Replica
 from ares.control.scheduler.consolidate import Consolidate
@@ -51,7 +52,7 @@ LOOPBACK_NAMES = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True, slots=True)
 class ApiServices:
-    """`metrics` renders the Prometheus text."""
+    """`metrics` renders the metrics as of now; with True, as OpenMetrics."""
 
     view: View
     audit: Audit
@@ -64,6 +65,7 @@ class ApiServices:
     steering: Steering
     workflows: Workflows
     explain: Explain
+    traces: Traces
     spending: Spending
     quotas: Quotas
     meters: Meters
@@ -91,14 +93,14 @@ class ApiServices:
     logins: Logins
     authority: MachineAuthority
     health: Health
-    metrics: Callable[[], bytes]
+    metrics: Callable[[bool], Awaitable[bytes]]
     telemetry: Telemetry
     clock: Clock
     rng: Rng
 
 
 def services_of(
-    replica: Replica, *, metrics: Callable[[], bytes], telemetry: Telemetry, clock: Clock, rng: Rng
+    replica: Replica, *, metrics: Callable[[bool], Awaitable[bytes]], telemetry: Telemetry, clock: Clock, rng: Rng
 ) -> ApiServices:
     return ApiServices(
         view=replica.view,
@@ -112,6 +114,7 @@ def services_of(
         steering=replica.steering,
         workflows=replica.workflows,
         explain=replica.explain,
+        traces=replica.traces,
         spending=replica.spending,
         quotas=replica.quotas,
         meters=replica.meters,

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeVar
 from msgspec import UNSET, Meta, UnsetType
 
 from ares.api.jobs import LogStream, SubmitBody
+from ares.api.telemetry.traces import TraceFormat
 from ares.api.usage import By
 from ares.model.base import Note, Record
 from ares.model.state import Phase
@@ -54,6 +55,11 @@ def given(value: T | UnsetType) -> T | None:
 
 class NoQuery(Record, frozen=True):
     pass
+
+
+class TraceQuery(Record, frozen=True):
+    # OTLP's JSON, or the trace events that Chrome and Perfetto read.
+    format: TraceFormat = "spans"
 
 
 class ReasonQuery(Record, frozen=True):

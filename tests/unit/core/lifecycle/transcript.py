@@ -13,7 +13,7 @@ from ares.core.lifecycle import inputs
 from ares.core.lifecycle.graph import begin, step
 from ares.core.refusal import Refusal
 from ares.model.job import Gang, JobSpec, Need, RetryPolicy
-from ares.model.state import ExitInfo, Fence, Job, JobState, Placement
+from ares.model.state import ExitInfo, Fence, Job, JobState, LedgerEvent, Placement
 
 FOLDER = Path(__file__).parent / "transcripts"
 DASHES = "----"
@@ -24,6 +24,7 @@ class Player:
 
     def __init__(self) -> None:
         self.job: Job | None = None
+        self.ledger: list[LedgerEvent] = []
         self.context = inputs.Context(now=0.0, jitter=0.5, epoch=1)
 
     def play(self, line: str) -> list[str]:
@@ -41,6 +42,7 @@ class Player:
         if isinstance(done, Refusal):
             return [f"refused {done.code}: {done.message}"]
         self.job = Job(spec=self.job.spec, state=done.state)
+        self.ledger += done.events
         return describe(done)
 
     def _submit(self, options: dict[str, str]) -> list[str]:
@@ -61,6 +63,7 @@ class Player:
         spec = JobSpec(command=("true",), retry=retry, held="held" in options, **known)
         done = begin(id="j1", tenant="t", spec=spec, name="demo", submitted_by="ann", context=self.context)
         self.job = Job(spec=spec, state=done.state)
+        self.ledger = list(done.events)
         return describe(done)
 
     def _input(self, name: str, rest: list[str], options: dict[str, str]) -> inputs.Input:

@@ -7,6 +7,7 @@ import msgspec
 from ares.api.deadlines import SlaView
 from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
+from ares.api.telemetry.traces import JobTrace
 from ares.api.usage import By, UsageReport
 from ares.edge.client.calls.calls import JSON, Call, Request, part, query
 from ares.model.job import JobSpec
@@ -37,6 +38,10 @@ def remove() -> Call[None]:
 
 def explain(job_id: str) -> Call[Explanation]:
     return Call(Request("GET", f"/v1/jobs/{part(job_id)}/explain"), Explanation)
+
+
+def trace(job_id: str) -> Call[JobTrace]:
+    return Call(Request("GET", f"/v1/jobs/{part(job_id)}/trace"), JobTrace)
 
 
 def plan(spec: JobSpec) -> Call[PlanAnswer]:

@@ -1,19 +1,29 @@
 """Why jobs wait, what a new one would meet, and decisions looked at again."""
 
+import msgspec
 from litestar.types import ASGIApp
 from msgspec.structs import replace
 
 from ares.api.jobs import SubmitBody
 from ares.core.admit.admission import decide, too_late
-from ares.edge.rest.answers import Events, PrioList, answer
-from ares.edge.rest.bodies import NoQuery, PrioQuery, ReplayBody
+from ares.core.trace import forms
+from ares.edge.rest.answers import Answer, Events, PrioList, answer
+from ares.edge.rest.bodies import NoQuery, PrioQuery, ReplayBody, TraceQuery
 from ares.edge.rest.handlers.submit import request_of
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import granted
 
+# Formats of a trace other than our own.
+_FORMS = {"otlp": forms.otlp, "chrome": forms.chrome}
+
 
 async def explain_job(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(await call.edge.services.explain.job(call.who, call.path["id"]))
+
+
+async def get_trace(call: RequestCall[TraceQuery, None]) -> ASGIApp:
+    trace, form = await call.edge.services.traces.of(call.who, call.path["id"]), _FORMS.get(call.query.format)
+    return answer(trace) if form is None else Answer(msgspec.json.encode(form(granted(trace))))
 
 
 async def list_prio(call: RequestCall[PrioQuery, None]) -> ASGIApp:

@@ -12,7 +12,8 @@ from ares.edge.rest.handlers.identity import token_view
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import NO_NODE, Problem
 
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PLAIN_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 async def get_usage(call: RequestCall[UsageQuery, None]) -> ASGIApp:
@@ -88,5 +89,15 @@ async def readyz(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(HealthView(status="ready" if ready else "not ready", checks=checks), status=200 if ready else 503)
 
 
+def accepts_open(accept: str) -> bool:
+    """Whether a client that sends this `Accept` reads OpenMetrics: Prometheus names it with the version."""
+    for kind in accept.split(","):
+        name, *parameters = (part.strip() for part in kind.split(";"))
+        if name == "application/openmetrics-text" and "q=0" not in (word.replace(" ", "") for word in parameters):
+            return True
+    return False
+
+
 async def metrics(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    return Answer(call.edge.services.metrics(), media_type=METRICS_TYPE)
+    is_open = accepts_open(call.header(b"accept") or "")
+    return Answer(await call.edge.services.metrics(is_open), media_type=OPEN_TYPE if is_open else PLAIN_TYPE)

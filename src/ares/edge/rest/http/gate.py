@@ -162,7 +162,9 @@ class Frontier:
         if scope["path"].startswith(_OTHER_PREFIX):
             scope["path"] = scope["path"].removeprefix(_API)
             scope["raw_path"] = scope["raw_path"].removeprefix(_API.encode())
-        exit_ = self._socket_exit(scope, receive, send) if scope["type"] == "websocket" else self._http_exit(send)
+        exit_ = (
+            self._socket_exit(scope, receive, send) if scope["type"] == "websocket" else self._http_exit(scope, send)
+        )
         problem = self._foreign(scope)
         if problem is not None:
             self._services.telemetry.count("ares_auth_denials_total", 1, problem.code)
@@ -180,10 +182,18 @@ class Frontier:
             return Problem("bad-origin")
         return None
 
-    def _http_exit(self, send: Send) -> Send:
+    def _http_exit(self, scope: Scope, send: Send) -> Send:
+        clock, telemetry = self._services.clock, self._services.telemetry
+        began = clock.monotonic()
+
         async def leave(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._services.telemetry.count("ares_http_requests_total", 1, str(message["status"]))
+                status, route = message["status"], noted(scope).route
+                telemetry.count("ares_http_requests_total", 1, str(status))
+                # A path that leads nowhere is text of a client: its method too.
+                named, method = ("none", "none") if route is None else (route.id, str(getattr(route, "method", "GET")))
+                took, group = clock.monotonic() - began, f"{status // 100}xx"
+                telemetry.observe("ares_http_request_duration_seconds", took, named, method, group)
                 message["headers"] = [*message["headers"], *_SAFE_HEADERS]
             await send(message)
 

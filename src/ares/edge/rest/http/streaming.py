@@ -105,6 +105,7 @@ class Streams:
             async with asyncio.timeout(self._settings.send_timeout_s):
                 await sending
         except TimeoutError:
+            self._services.telemetry.count("ares_streams_lagged_total")
             raise TooSlow from None
 
     async def every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:

@@ -4,6 +4,7 @@ from ares.api.decisions import Explanation, PlanAnswer, ReplayAnswer
 from ares.api.identity import NewToken
 from ares.api.jobs import JobDetail, JobPage, LogMatches, OutputList, SubmitBody
 from ares.api.nodes import ClusterView, NodeView
+from ares.api.telemetry.traces import JobTrace
 from ares.api.usage import UsageReport
 from ares.edge.rest.answers import (
     JSON,
@@ -31,6 +32,7 @@ from ares.edge.rest.bodies import (
     ReasonQuery,
     ReplayBody,
     ResolveQuery,
+    TraceQuery,
     UsageQuery,
 )
 from ares.edge.rest.handlers import decisions, events, jobs, logs, outputs, platform, predictions, submit
@@ -125,6 +127,11 @@ OPERATIONS: tuple[Operation, ...] = (
         decisions.explain_job, {200: (JSON, Explanation)}, NoQuery, tag="decisions",
     ),
     Operation(
+        "getTrace", "GET", "/jobs/{id}/trace", "jobs:read",
+        "The job's way as spans, from its ledger; what still lasts has no end.", decisions.get_trace,
+        {200: (JSON, JobTrace)}, TraceQuery, tag="decisions",
+    ),
+    Operation(
         "listPreemptions", "GET", "/jobs/{id}/preemptions", "jobs:read",
         "When the job was displaced by others, or others by it, and why.", decisions.list_preemptions,
         {200: (JSON, Events)}, NoQuery, tag="decisions",
@@ -216,8 +223,8 @@ OPERATIONS: tuple[Operation, ...] = (
         {200: (JSON, HealthView), 503: (JSON, HealthView)}, NoQuery, tag="server", root=True,
     ),
     Operation(
-        "metrics", "GET", "/metrics", "metrics:read", "Metrics in the Prometheus text format.", platform.metrics,
-        {200: (platform.METRICS_TYPE, str)}, NoQuery, tag="server", root=True,
+        "metrics", "GET", "/metrics", "metrics:read", "Metrics as Prometheus' text, or as OpenMetrics.",
+        platform.metrics, {200: (platform.PLAIN_TYPE, str)}, NoQuery, tag="server", root=True,
     ),
     *JOB_SESSION_OPERATIONS,
     *STEERING_OPERATIONS,

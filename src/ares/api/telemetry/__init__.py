@@ -1,0 +1,1 @@
+"""What is told of the platform itself: traces, series, health."""

@@ -1,0 +1,51 @@
+"""The way of a job as a trace, read from its ledger and the decision that gave it its place."""
+
+import msgspec
+
+from ares.api.telemetry.traces import JobTrace
+from ares.control.scheduler.decisions import Decisions
+from ares.control.state.view import View
+from ares.core import keys
+from ares.core.trace.spans import DecisionFacts, job_trace
+from ares.model.access import Principal
+from ares.model.state import JobState, LedgerEvent
+from ares.ports.clock import Clock
+from ares.ports.store import Store
+
+
+class Traces:
+    """Reads wait until the view holds everything acknowledged before the call."""
+
+    def __init__(self, store: Store, view: View, decisions: Decisions, clock: Clock, cluster: str) -> None:
+        self._store = store
+        self._view = view
+        self._decisions = decisions
+        self._clock = clock
+        self._cluster = cluster
+
+    async def of(self, who: Principal, job_id: str) -> JobTrace | None:
+        """None where the tenant has no such job."""
+        await self._view.catch_up()
+        entry = self._view.entries.get(job_id)
+        return None if entry is None or entry.state.tenant != who.tenant else await self.whole(entry.state)
+
+    async def whole(self, state: JobState) -> JobTrace:
+        page = await self._store.range(keys.job_events(state.tenant, state.id))
+        events = [msgspec.json.decode(kv.value, type=LedgerEvent) for kv in page.kvs]
+        retried = None if state.retry_of is None else self._view.entries.get(state.retry_of)
+        return job_trace(
+            state, events, self._clock.wall(), await self._decision(state, events), self._cluster,
+            None if retried is None or retried.state.tenant != state.tenant else retried.state,
+        )  # fmt: skip
+
+    async def _decision(self, state: JobState, events: list[LedgerEvent]) -> DecisionFacts | None:
+        """Of the newest attempt. Decisions lie on the disk of the replica that led then: another one has none."""
+        if not any(event.kind == "bound" for event in events):
+            return None
+        found = await self._decisions.find(state.id)
+        if found is None or found.job != state.id:
+            return None
+        facts: dict[str, str | int | float] = {
+            "profile": found.profile_version, "nodes_passing": found.considered.passing,
+        }  # fmt: skip
+        return DecisionFacts(found.id, found.at, facts)

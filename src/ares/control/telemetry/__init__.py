@@ -1,0 +1,1 @@
+"""What a replica measures of the cluster and of itself."""

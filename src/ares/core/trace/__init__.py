@@ -1,0 +1,1 @@
+"""A job's way as a trace, derived from its ledger."""
