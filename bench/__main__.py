@@ -16,6 +16,7 @@ from bench import (
     etcd,
     images,
     latency,
+    launches,
     losses,
     machine,
     masking,
@@ -58,6 +59,7 @@ TITLES = {
     "p": "several planners",
     "q": "replicas that share the work",
     "r": "jobs in images",
+    "mpi": "launches of MPI programs",
     "budget": "CPU time of a job, a submission and a placement",
 }
 
@@ -84,6 +86,7 @@ def main() -> int:
         "p": planners.rows,
         "q": replicas.rows,
         "r": images.rows,
+        "mpi": launches.rows,
         "budget": budget_rows,
     }  # fmt: skip
     about = machine.describe() + (", quick counts" if asked.quick else "")

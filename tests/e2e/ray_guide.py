@@ -17,9 +17,9 @@ _UP_AND_RUNNING = 0x41
 def main(folder: Path, tools: Path) -> None:
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14s", b"lo", _UP_AND_RUNNING, b""))
-    with Platform(folder / "platform") as platform:
+    with Platform(folder / "platform", warm=True) as platform:
         agents(platform, tools)
-        job = submitted(platform, files("ray.md", folder / "project"), "squares.yaml", "--cpus", "0.5")
+        job = submitted(platform, files("ray.md", folder / "project"), "squares.yaml")
         detail = platform.client().wait(job, timeout=240)
         value = detail.state.reason if detail.result is None else detail.result.value
         eventually(lambda: not platform.job_processes(), "the end of all its processes")

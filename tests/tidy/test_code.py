@@ -57,7 +57,10 @@ def test_decisions_are_pure() -> None:
 
 def test_control_and_agent_take_time_and_chance_from_ports() -> None:
     files = [*python_files(SRC / "control"), *python_files(SRC / "agent")]
-    found = {where(p): bad for p in files if (bad := imported(p) & NOT_IN_LOOPS)}
+    # The helper is a process of its own in a job's slot, which no simulation runs: it looks for free ports itself.
+    helper = SRC / "agent" / "helper"
+    allowed = {p: {"socket"} if p.parent == helper else set[str]() for p in files}
+    found = {where(p): bad for p in files if (bad := imported(p) & NOT_IN_LOOPS - allowed[p])}
     found |= {where(p): {"datetime.now"} for p in files if WALL_CLOCK.search(p.read_text())}
     assert files
     assert not found

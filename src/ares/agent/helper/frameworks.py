@@ -1,31 +1,48 @@
-"""Variables by which frameworks find a process's place: torch, accelerate, DeepSpeed, Lightning, Horovod, JAX."""
+"""Variables by which frameworks find a process's place: torch, accelerate, DeepSpeed, Lightning, Horovod, JAX.
 
-from typing import NamedTuple
+Little is imported: each process of a job waits for that."""
 
 
-class ProcessPlace(NamedTuple):
+class ProcessPlace:
     """One process among all of a job. A node is a rank of the gang, whatever machine it is on."""
 
-    rank: int = 0
-    size: int = 1
-    local_rank: int = 0
-    local_size: int = 1
-    node_rank: int = 0
-    nodes: int = 1
-    address: str = ""
-    port: int = 0
+    __slots__ = ("address", "local_rank", "local_size", "node_rank", "nodes", "port", "rank", "size")
+
+    def __init__(
+        self,
+        rank: int = 0,
+        size: int = 1,
+        local_rank: int = 0,
+        local_size: int = 1,
+        node_rank: int = 0,
+        nodes: int = 1,
+        address: str = "",
+        port: int = 0,
+    ) -> None:
+        self.rank = rank
+        self.size = size
+        self.local_rank = local_rank
+        self.local_size = local_size
+        self.node_rank = node_rank
+        self.nodes = nodes
+        self.address = address
+        self.port = port
 
 
 def variables(place: ProcessPlace) -> dict[str, str]:
     named: dict[str, int | str] = {
-        # torch.distributed, and all that reads what torchrun sets.
+        # torch.distributed, and all that reads what torchrun sets: accelerate, Lightning, DeepSpeed.
         "RANK": place.rank,
         "WORLD_SIZE": place.size,
         "LOCAL_RANK": place.local_rank,
         "LOCAL_WORLD_SIZE": place.local_size,
         "GROUP_RANK": place.node_rank,
+        "GROUP_WORLD_SIZE": place.nodes,
+        "ROLE_RANK": place.rank,
+        "ROLE_WORLD_SIZE": place.size,
         "NODE_RANK": place.node_rank,
         # DeepSpeed and Horovod.
+        "LOCAL_SIZE": place.local_size,
         "CROSS_RANK": place.node_rank,
         "CROSS_SIZE": place.nodes,
         "HOROVOD_RANK": place.rank,
@@ -38,6 +55,9 @@ def variables(place: ProcessPlace) -> dict[str, str]:
         "JAX_PROCESS_ID": place.rank,
         "JAX_NUM_PROCESSES": place.size,
     }
+    if place.local_size > 1:
+        # Each process would take all GPUs of the rank.
+        named["JAX_LOCAL_DEVICE_IDS"] = place.local_rank
     if place.port:
         named |= {
             "MASTER_ADDR": place.address,

@@ -1,8 +1,9 @@
 """Where ranks of an attempt meet: the first rank listens, the others call, and each side proves that it knows the
 attempt's key. The key itself is never sent: another job of the machine may listen at the port before the first rank.
 
-Each message is a line of JSON, bounded. Both sides speak at least every second; a side that is not heard for
-SILENT_S is frozen or gone.
+Each message is a line of JSON, bounded. From the proof on, each carries a seal by a key of the connection, over its
+side and number: none can be made, changed, repeated or left out on the way. Both sides speak at least every second; a
+side that is not heard for SILENT_S is frozen or gone.
 """
 
 import asyncio
@@ -22,7 +23,9 @@ _NONCE_BYTES = 16
 # Connections at once, beside those that the gang's size explains.
 _SPARE = 64
 _LINE_MAX = 1 << 17
-_TRY_S = 0.1
+_TRY_S = 0.05
+# Within this every rank that is alive has spoken.
+_PROOF_S = 3 * SPEAK_S
 
 Message = dict[str, Any]
 
@@ -51,25 +54,51 @@ def _nonce_of(said: Message) -> str:
 
 
 class Wire:
-    """One connection. `read` raises EOFError when the other side is gone or silent."""
+    """One connection. `read` raises EOFError when the other side is gone or silent, or not who it was."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        # The connection's key, and the sides' names: that of this one first. None before the proofs.
+        self._sealed: tuple[bytes, str, str] | None = None
+        self._said = self._heard = 0
+
+    def seal(self, key: str, nonces: "tuple[str, str]", *, hub: bool) -> None:
+        """From here on both sides seal what they say."""
+        self._sealed = (_proof(key, "wire", nonces), *(("hub", "rank") if hub else ("rank", "hub")))
+
+    def _seal_of(self, side: int, number: int, text: bytes) -> bytes:
+        assert self._sealed is not None
+        words = f"{self._sealed[side]} {number} ".encode()
+        return hmac.digest(self._sealed[0], words + text, "sha256").hex().encode()
 
     async def read(self, within_s: float | None = SILENT_S) -> Message:
         try:
             line = await asyncio.wait_for(self._reader.readline(), within_s)
-            said: Any = json.loads(line) if line.endswith(b"\n") else None
+            said: Any = json.loads(self._opened(line)) if line.endswith(b"\n") else None
         except (TimeoutError, ValueError, RecursionError, OSError):
             said = None
         if not isinstance(said, dict):
             raise EOFError
         return cast("Message", said)
 
+    def _opened(self, line: bytes) -> bytes:
+        """What was said. Raises ValueError when the other side did not say it."""
+        if self._sealed is None:
+            return line
+        seal, _, text = line[:-1].partition(b" ")
+        self._heard += 1
+        if not hmac.compare_digest(seal, self._seal_of(2, self._heard, text)):
+            raise ValueError("a message without its seal")
+        return text
+
     def say(self, **said: Any) -> None:
+        text = json.dumps(said).encode()
+        if self._sealed is not None:
+            self._said += 1
+            text = self._seal_of(1, self._said, text) + b" " + text
         with contextlib.suppress(OSError, RuntimeError):
-            self._writer.write(json.dumps(said).encode() + b"\n")
+            self._writer.write(text + b"\n")
 
     async def speak(self) -> None:
         while True:
@@ -84,18 +113,28 @@ class Wire:
 
 
 class Hub:
-    """The first rank's side. `lost` is told the place of a rank that failed or went away."""
+    """The first rank's side. `lost` is told the place of a rank that failed or went away; `failed` that of one whose
+    program failed, and which is still there."""
 
-    def __init__(self, key: str, size: int, lost: Callable[[int, str], None]) -> None:
+    def __init__(
+        self,
+        key: str,
+        size: int,
+        lost: Callable[[int, str], None],
+        failed: Callable[[int], None] | None = None,
+    ) -> None:
         self._key = key
         self._size = size
         self._lost = lost
+        self._failed = failed
         self._server: asyncio.Server | None = None
         self._tasks = set[asyncio.Task[None]]()
         # Of those, the ones that have proved nothing yet, the oldest first. They take no room of the gang's own.
         self._strangers: dict[asyncio.Task[None], None] = {}
         self._members = 0
         self.wires: dict[int, Wire] = {}
+        # When each rank was last heard.
+        self.heard: dict[int, float] = {}
         self._calls: dict[int, asyncio.Future[int]] = {}
         self._numbers = 0
         self.ready = set[int]()
@@ -138,13 +177,12 @@ class Hub:
             await wire.close()
 
     async def _member(self, wire: Wire, said: Message) -> None:
-        # Of each rank its own connection, and one for each command that runs there.
         if self._members >= 8 * self._size + _SPARE:
             return
         self._members += 1
         wire.say(welcome=True)
         try:
-            await (self._call(wire, said) if "call" in said else self._rank(wire, int(said["place"])))
+            await self._rank(wire, int(said["place"]))
         finally:
             self._members -= 1
 
@@ -159,6 +197,7 @@ class Hub:
         task = asyncio.current_task()
         if task is not None:
             self._strangers.pop(task, None)
+        wire.seal(self._key, nonces, hub=True)
         return asked
 
     async def _rank(self, wire: Wire, place: int) -> None:
@@ -171,6 +210,9 @@ class Hub:
                 wire.say(**self.greeting)
             while True:
                 said = await wire.read()
+                self.heard[place] = asyncio.get_running_loop().time()
+                if said.get("waits") and self._failed is not None:
+                    self._failed(place)
                 if said.get("ready"):
                     self.ready.add(place)
                     self.changed.set()
@@ -189,20 +231,25 @@ class Hub:
             if not self.over:
                 self._lost(place, why)
 
-    async def _call(self, wire: Wire, said: Message) -> None:
-        """A command for another rank. Its answer is the command's exit code."""
-        rank = self.wires.get(int(said["call"]))
-        if rank is None:
-            wire.say(code=255)
-            return
+    async def run(self, place: int, command: str) -> int:
+        """A command on another rank, once it has come. Its exit code; 255, as ssh has it, where it cannot be run."""
+        if not 0 < place < self._size:
+            return 255
+        while place not in self.wires:
+            self.changed.clear()
+            await self.changed.wait()
         self._numbers += 1
         number, answer = self._numbers, asyncio.get_running_loop().create_future()
         self._calls[number] = answer
         try:
-            rank.say(run=number, command=said["command"])
-            wire.say(code=await answer)
+            self.wires[place].say(run=number, command=command)
+            return await answer
         finally:
             del self._calls[number]
+
+    def tell(self, place: int, **said: Any) -> None:
+        if (wire := self.wires.get(place)) is not None:
+            wire.say(**said)
 
     async def greet(self, **greeting: Any) -> None:
         """Said to all ranks, also to those that come later."""
@@ -214,6 +261,11 @@ class Hub:
         while len(self.ready) < count:
             self.changed.clear()
             await self.changed.wait()
+
+    async def all_heard(self, since: float) -> bool:
+        """Whether every other rank of the gang has spoken since then. A rank that has not may be lost."""
+        await asyncio.sleep(max(0.0, since + _PROOF_S - asyncio.get_running_loop().time()))
+        return all(place in self.wires and self.heard.get(place, 0.0) > since for place in range(1, self._size))
 
     async def close(self, code: int) -> None:
         """The program has ended: every rank is told how."""
@@ -256,6 +308,7 @@ async def _taken(wire: Wire, key: str, asked: Message) -> bool:
         if not _shows(said, _proof(key, "hub", nonces)):
             return False
         wire.say(**asked, proof=_proof(key, "rank", nonces, asked).decode())
+        wire.seal(key, nonces, hub=False)
         return "welcome" in await wire.read()
     except EOFError:
         return False

@@ -5,15 +5,17 @@ import contextlib
 import json
 import os
 import signal
+import socket
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from ares.agent.helper.launch import START, begin
 
 _LOOK_S = 1.0
 # A process that stays stopped for so long will not go on by itself.
 FROZEN_S = 7.0
 _STOP_S = 5.0
-# The variable by which a process tells to which start of the program it belongs.
-START = "ARES_HELPER_START"
+_HEARD_MAX = 4096
 
 
 class HelperEnd(NamedTuple):
@@ -35,12 +37,52 @@ def end_of(returncode: int) -> HelperEnd:
     return HelperEnd(code=returncode) if returncode >= 0 else HelperEnd(signum=-returncode)
 
 
-class SlotProcesses:
-    """`failed` is told the first end of a process that no launcher brought about."""
+class HelperProcess:
+    """A child of the helper. `output` has what it wrote, if it was to be heard."""
 
-    def __init__(self, ends: str, failed: Callable[[HelperEnd], None]) -> None:
+    def __init__(self, pid: int, output: int | None = None) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._output = output
+        self._handle = os.pidfd_open(pid)
+        self._ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(self._handle, self._reap)
+
+    def _reap(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._handle)
+        os.close(self._handle)
+        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self._ended.set()
+
+    async def wait(self) -> int:
+        await self._ended.wait()
+        return self.returncode or 0
+
+    async def heard(self) -> str:
+        """The beginning of its output, once it has ended."""
+        await self.wait()
+        return "" if self._output is None else os.pread(self._output, _HEARD_MAX, 0).decode(errors="replace")
+
+    def terminate(self) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGTERM)
+
+
+class SlotProcesses:
+    """`failed` is told the first end of a process that no launcher brought about; `called` the place of a rank that a
+    launcher wants a command to be run on."""
+
+    def __init__(
+        self,
+        ends: str,
+        failed: Callable[[HelperEnd], None],
+        called: Callable[[int], None] | None = None,
+        pipe: int | None = None,
+    ) -> None:
+        """`pipe`: where `ends` is open already."""
         self._failed = failed
-        self._started = list[asyncio.subprocess.Process]()
+        self._called = called
+        self._started = list[HelperProcess]()
         # Which start of the program it is: what is told of an earlier one comes too late.
         self._start = 0
         self._ends = ends
@@ -48,24 +90,30 @@ class SlotProcesses:
         self._stopped: dict[str, float] = {}
         # A launcher ends its processes by SIGTERM when another failed: not the first end, unless none else is told.
         self.terminated: HelperEnd | None = None
-        with contextlib.suppress(FileExistsError):
-            os.mkfifo(ends, 0o600)
-        self._pipe = os.open(ends, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        if pipe is None:
+            with contextlib.suppress(FileExistsError):
+                os.mkfifo(ends, 0o600)
+            pipe = os.open(ends, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pipe = pipe
         self._left = b""
         asyncio.get_running_loop().add_reader(self._pipe, self._told)
 
-    async def start(
+    def start(
         self, argv: "list[str]", env: "dict[str, str]", *, apart: bool = False, heard: bool = False
-    ) -> asyncio.subprocess.Process | HelperEnd:
+    ) -> HelperProcess | HelperEnd:
         """`apart`: signals to the rank's group do not reach it. `heard`: its output is for the helper, not the log."""
-        output = asyncio.subprocess.PIPE if heard else None
-        env = {**env, START: str(self._start)}
+        output = os.memfd_create("heard", os.MFD_CLOEXEC) if heard else None
         try:
-            process = await asyncio.create_subprocess_exec(*argv, env=env, stdout=output, start_new_session=apart)
+            pid = begin(argv, {**env, START: str(self._start)}, apart=apart, output=output)
         except OSError as error:
             known = f"command not found: {argv[0]} (looked in PATH={env.get('PATH', '')})"
             message = known if isinstance(error, FileNotFoundError) else f"cannot run {argv[0]}: {error.strerror}"
             return HelperEnd(code=127, message=message, failure="staging")
+        return self.adopt(pid, output)
+
+    def adopt(self, pid: int, output: int | None = None) -> HelperProcess:
+        """A child that was begun for the current start of the program."""
+        process = HelperProcess(pid, output)
         self._started.append(process)
         return process
 
@@ -78,6 +126,10 @@ class SlotProcesses:
                 self._take(json.loads(line))
 
     def _take(self, said: "dict[str, Any]") -> None:
+        if "call" in said:
+            if self._called is not None:
+                self._called(int(said["call"]))
+            return
         if int(said["start"]) != self._start:
             return
         who = f"process {int(said['rank'])} (local rank {int(said['local'])})"
@@ -180,25 +232,15 @@ def _name(number: int) -> str:
         return f"SIG{number}"
 
 
-async def _held(port: int) -> asyncio.Server:
-    return await asyncio.start_server(lambda _, writer: writer.close(), "0.0.0.0", port)
-
-
-async def free_ports(count: int) -> list[int]:
-    """Ports that are free now. They are held all at once, so that none is found twice."""
-    servers = [await _held(0) for _ in range(count)]
-    ports = [server.sockets[0].getsockname()[1] for server in servers]
-    for server in servers:
-        server.close()
-    return ports
-
-
-async def is_free(port: int) -> bool:
-    try:
-        server = await _held(port)
-    except OSError:
-        return False
-    server.close()
+def is_free(port: int) -> bool:
+    """Of a connection that is over, the kernel keeps the port for a while: that is no obstacle."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            holder.bind(("", port))
+            holder.listen()
+        except OSError:
+            return False
     return True
 
 

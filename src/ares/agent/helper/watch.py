@@ -1,10 +1,10 @@
 """Starts one process of a job for a launcher, tells the helper how it ended, and ends likewise.
 
-A launcher notices a death late, and ends with a code of its own. The helper hears of it at once.
+A launcher notices a death late, and ends with a code of its own. The helper hears of it at once. Little is imported:
+each process of a job waits for that.
 """
 
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -63,6 +63,9 @@ def _watched(pid: int, ends: str, who: "dict[str, int]") -> int:
 
 def _tell(ends: str, said: "dict[str, object]") -> None:
     """A line that is written whole. Where the helper is gone, the slot ends anyway."""
+    # Most processes have nothing to tell.
+    import json
+
     with contextlib.suppress(OSError):
         fd = os.open(ends, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         os.write(fd, json.dumps(said).encode()[:2000] + b"\n")

@@ -32,6 +32,8 @@ class RuntimePlan(Record, frozen=True):
     service_least: tuple[int, ...] = ()
     # The number of the own port on which the service listens for as long as it runs.
     service_port: int = 0
+    # The number of the first rank's port at which the services of the others join it: they begin when it listens.
+    service_joins: int = 0
     # How many ports a rank picks for itself.
     ports: int = 0
     # The launcher runs commands on the other ranks by `ares-rsh`.

@@ -34,13 +34,14 @@ def _plan(start: Start, wish: RuntimeWish) -> RuntimePlan:
     return RuntimePlan(
         meets=True,
         service_first=(
-            "ray", "start", "--head", "--port=@PORT1@", "--include-dashboard=false",
+            "ray", "start", "--head", "--port=@PORT1@", "--include-dashboard=false", "--no-monitor",
             # Short: names of sockets below it have 107 bytes at most.
             f"--temp-dir=/tmp/ares-{start.ref.job}.{start.ref.fence}", *own,
         ),
         service=("ray", "start", "--address=@ADDRESS@:@FIRST1@", *own),
         service_least=_TOKENS,
         service_port=2,
+        service_joins=1,
         ports=4,
         elastic=wish.elastic,
         env={

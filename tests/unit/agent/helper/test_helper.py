@@ -100,6 +100,55 @@ def test_an_elastic_program_begins_anew_with_the_new_world(tmp_path: Path) -> No
     assert seen.read_text().split() == ["1", "2"]
 
 
+# What each framework reads to find its place, and what it must find: process 5 of 8, the second of the third rank.
+READ = {
+    "torch": {
+        "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "2", "ROLE_RANK": "5",
+        "GROUP_WORLD_SIZE": "4", "ROLE_WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "777",
+    },
+    "accelerate": {
+        "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "777",
+    },
+    "DeepSpeed": {
+        "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_SIZE": "2", "CROSS_RANK": "2", "CROSS_SIZE": "4",
+        "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "777",
+    },
+    "Lightning": {
+        "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "NODE_RANK": "2", "GROUP_RANK": "2",
+        "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "777",
+    },
+    "Horovod": {
+        "HOROVOD_RANK": "5", "HOROVOD_SIZE": "8", "HOROVOD_LOCAL_RANK": "1", "HOROVOD_LOCAL_SIZE": "2",
+        "HOROVOD_CROSS_RANK": "2", "HOROVOD_CROSS_SIZE": "4",
+    },
+    "JAX": {
+        "JAX_COORDINATOR_ADDRESS": "10.0.0.1:777", "JAX_PROCESS_ID": "5", "JAX_NUM_PROCESSES": "8",
+        "JAX_LOCAL_DEVICE_IDS": "1",
+    },
+}  # fmt: skip
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+}  # fmt: skip
+TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "2"}
+
+
+@pytest.mark.parametrize("launcher", [OPEN_MPI, TORCHRUN], ids=["mpirun", "torchrun"])
+def test_a_process_has_what_frameworks_read(tmp_path: Path, launcher: dict[str, str]) -> None:
+    """As the real program sets it, which launchers start; and the guide says so."""
+    found, guide = tmp_path / "found", (Path(__file__).parents[4] / "docs" / "guides" / "torch.md").read_text()
+    env = {
+        "PATH": os.environ["PATH"], "ARES_MEETING": "4 10.0.0.1 777", "ARES_HELPER_ENDS": str(tmp_path / "ends"),
+        "ARES_HELPER_START": "0", "ARES_HELPER_OUTPUT": "/nowhere", **launcher,
+    }  # fmt: skip
+    subprocess.run(command_of("watch", "sh", "-c", f"env > {found}"), env=env, check=True, timeout=TIMEOUT_S)
+    seen = dict(line.split("=", 1) for line in found.read_text().splitlines() if "=" in line)
+    for framework, expected in READ.items():
+        assert {name: seen.get(name) for name in expected} == expected, framework
+        assert [name for name in expected if f"`{name}`" not in guide] == [], framework
+
+
 def settled(condition: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + TIMEOUT_S
     while not condition() and time.monotonic() < deadline:

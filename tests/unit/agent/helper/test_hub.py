@@ -1,6 +1,7 @@
 """Where ranks meet: neither side believes the other before it has shown that it knows the attempt's key."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -11,8 +12,8 @@ import pytest
 from msgspec import structs
 
 from ares.agent.helper.hub import Hub, Wire, call_hub
-from ares.agent.helper.main import HelperRank
-from ares.agent.helper.orders import HelperOrders
+from ares.agent.helper.orders import HelperOrders, HelperScene
+from ares.agent.helper.rank import HelperRank
 from ares.agent.helper.slot import HelperEnd
 from ares.core.runtime.kind import RuntimePlan
 
@@ -111,7 +112,7 @@ def rank_of(folder: Path, port: int, monkeypatch: pytest.MonkeyPatch, **plan: An
 
 
 async def ended(orders: HelperOrders) -> HelperEnd:
-    return await HelperRank(orders).run()
+    return await HelperRank(HelperScene(orders, orders.world(), [], [])).run()
 
 
 @pytest.mark.parametrize(
@@ -162,17 +163,86 @@ def test_commands_are_run_only_for_a_runtime_that_calls(
             rank = asyncio.ensure_future(ended(rank_of(tmp_path, port, monkeypatch, calls=calls)))
             await hub.greet(first=[])
             await hub.all_ready(1)
-            asked = await call_hub("127.0.0.1", port, KEY, 5.0, call=1, command="true")
-            assert isinstance(asked, Wire)
+            answer = asyncio.ensure_future(hub.run(1, "true"))
             if calls:
-                assert (await asked.read(None))["code"] == 0
+                assert await answer == 0
+            await asyncio.sleep(0)
             # Said after the command on the same connection: by its end the rank has heard both.
             await hub.close(0)
             assert not (await rank).failed
-            await asked.close()
+            answer.cancel()
 
     asyncio.run(asyncio.wait_for(met(), WITHIN_S))
     assert begun == (["true"] if calls else [])
+
+
+@asynccontextmanager
+async def meddler(port: int, change: Callable[[list[bytes]], bytes]) -> AsyncGenerator[int]:
+    """A door to the hub where what the hub says after its welcome is changed: `change` has all its lines so far."""
+    seen, over = list[bytes](), list[asyncio.Event]()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        over.append(asyncio.Event())
+        far, near = await asyncio.open_connection("127.0.0.1", port)
+
+        async def up() -> None:
+            while line := await reader.readline():
+                near.write(line)
+            near.close()
+
+        async def down() -> None:
+            while line := await far.readline():
+                seen.append(line)
+                writer.write(line if len(seen) <= 2 else change(seen))
+            writer.close()
+
+        await asyncio.gather(up(), down(), return_exceptions=True)
+        for side in (near, writer):
+            side.close()
+        await asyncio.gather(near.wait_closed(), writer.wait_closed(), return_exceptions=True)
+        over[-1].set()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for event in over:
+            await event.wait()
+
+
+@pytest.mark.parametrize(
+    ("change", "heard"),
+    [
+        (lambda seen: seen[-1], True),
+        (lambda seen: seen[-1].replace(b"true", b"evil"), False),
+        (lambda seen: seen[-1].partition(b" ")[2], False),
+        (lambda seen: seen[1], False),
+        (lambda seen: b"", False),
+        (lambda seen: seen[-1] * 2, False),
+    ],
+    ids=["as it was", "changed", "without a seal", "an earlier one", "left out", "twice"],
+)
+def test_what_is_changed_on_the_way_is_not_heard(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[list[bytes]], bytes], heard: bool
+) -> None:
+    monkeypatch.setattr("ares.agent.helper.hub.SPEAK_S", 0.05)
+
+    async def met() -> None:
+        async with hub_of(2) as (hub, port), meddler(port, change) as door:
+            wire = await call_hub("127.0.0.1", door, KEY, 5.0, place=1)
+            assert isinstance(wire, Wire)
+            said = list[dict[str, Any]]()
+            with contextlib.suppress(EOFError):
+                while len(said) < 3:
+                    said.append(await wire.read(2.0))
+                    hub.tell(1, run=len(said), command="true")
+            numbers = [message["run"] for message in said if "run" in message]
+            assert numbers == sorted(set(numbers))
+            assert (len(said) == 3) == heard, said
+            await wire.close()
+
+    asyncio.run(asyncio.wait_for(met(), WITHIN_S))
 
 
 @timely

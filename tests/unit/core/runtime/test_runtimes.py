@@ -106,7 +106,7 @@ def test_accepted(spec: JobSpec) -> None:
 
 def test_torchrun_has_the_ranks_place_a_name_of_its_own_and_no_restarts() -> None:
     found = plan(asked(RuntimeWish(kind="torch", procs="gpus"), PAIR, gpus=4), rank=1, gpus=4)
-    known = {"@PLACE@": "1", "@SIZE@": "2", "@ADDRESS@": "10.0.0.0", "@PORT@": "29500", "@WATCH@": "ares-watch"}
+    known = {"PLACE": "1", "SIZE": "2", "ADDRESS": "10.0.0.0", "PORT": "29500", "WATCH": "ares-watch"}
     assert filled(list(found.launcher), known) == [
         "python", "-m", "torch.distributed.run", "--nnodes=2", "--node_rank=1", "--nproc_per_node=4",
         "--rdzv_backend=static", "--rdzv_id=j1.1.3", "--master_addr=10.0.0.0", "--master_port=29500",
