@@ -98,19 +98,40 @@ def place_name(record: NodeRecord, level: str) -> tuple[str, ...] | None:
     return full[level] if full[level][-1] else None
 
 
-def near_holds(world: World, term: JobTerm, tenant: str, record: NodeRecord, jobs: Jobs) -> bool:
+def near_holds(world: World, term: JobTerm, tenant: str, own: dict[str, str], record: NodeRecord, jobs: Jobs) -> bool:
+    """`own` are the labels of the job itself: the first of jobs that are to be near to each other may be anywhere."""
+    carriers = [
+        (state, spec) for state, spec in jobs if state.tenant == tenant and term.labels.items() <= spec.labels.items()
+    ]
+    around, anywhere = shares_place(world, term.level, record, carriers)
+    if not term.away and not anywhere and term.labels.items() <= own.items():
+        return True
+    return around != term.away
+
+
+def kept_off(world: World, tenant: str, own: dict[str, str], record: NodeRecord, jobs: Jobs) -> bool:
+    """Whether a job is there that must be away from jobs with these labels."""
+    return any(
+        shares_place(world, term.level, record, [(state, spec)])[0]
+        for state, spec in jobs
+        for term in spec.job_affinity
+        if state.tenant == tenant and term.away and term.required and term.labels and term.labels.items() <= own.items()
+    )
+
+
+def shares_place(world: World, level: str, record: NodeRecord, jobs: Jobs) -> tuple[bool, bool]:
+    """Whether one of the jobs is in the node's place, and whether one is anywhere."""
     by_name = {one.info.name: one for one in world.nodes}
-    around = False
-    for state, spec in jobs:
-        if state.tenant != tenant or not term.labels.items() <= spec.labels.items():
-            continue
+    around = anywhere = False
+    for state, _ in jobs:
         for place in held(state) or state.hold:
             other = by_name.get(place.node)
             if other is None:
                 continue
-            mine, theirs = place_name(record, term.level), place_name(other, term.level)
+            anywhere = True
+            mine, theirs = place_name(record, level), place_name(other, level)
             around |= other.info.name == record.info.name or (mine is not None and mine == theirs)
-    return around != term.away
+    return around, anywhere
 
 
 def gpus_wanted(record: NodeRecord, wants: Resources) -> set[int]:
@@ -151,7 +172,9 @@ def refused_by(world: World, room: Room, state: JobState, spec: JobSpec, wants: 
     if record.info.name not in world.ready or record.cordoned:
         return "health"
     near = [term for term in spec.job_affinity if term.required]
-    if not all(near_holds(world, term, state.tenant, record, jobs) for term in near):
+    if not all(near_holds(world, term, state.tenant, spec.labels, record, jobs) for term in near):
+        return "job-affinity"
+    if kept_off(world, state.tenant, spec.labels, record, jobs):
         return "job-affinity"
     return short_of(room, spec, wants)
 

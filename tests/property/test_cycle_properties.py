@@ -217,9 +217,12 @@ def check_near(course: Course, plan: Plan) -> None:
         state, spec = jobs[one.job]
         for place in one.placements:
             record = judge.rooms_of(course.world)[place.node].record
+            others = [pair for job, pair in jobs.items() if job != one.job]
+            assert not judge.kept_off(course.world, state.tenant, spec.labels, record, others)
             for term in spec.job_affinity:
-                others = [pair for job, pair in jobs.items() if job != one.job]
-                assert not term.required or judge.near_holds(course.world, term, state.tenant, record, others)
+                assert not term.required or judge.near_holds(
+                    course.world, term, state.tenant, spec.labels, record, others
+                )
         jobs[one.job] = (replace(state, phase="RUNNING", placements=one.placements), spec)
 
 

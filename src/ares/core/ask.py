@@ -23,6 +23,10 @@ class Near(NamedTuple):
     away: bool
     required: bool
     weight: int
+    # The job itself carries these labels.
+    own: bool = False
+    # Not the job's own term: jobs that have it run there, and it means this job.
+    theirs: bool = False
 
 
 class Ask(NamedTuple):
@@ -100,7 +104,7 @@ def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
         spec.qos,
         tuple(sorted(spec.selector.items())) if spec.selector else (),
         spec.affinity,
-        tuple(_near(term) for term in spec.job_affinity) if spec.job_affinity else (),
+        nears_of(spec) if spec.job_affinity else (),
         tenant if spec.job_affinity else "",
         tuple((toleration.key, toleration.value) for toleration in spec.tolerations) if spec.tolerations else (),
         tuple(sorted(spec.residency)) if spec.residency else (),
@@ -134,5 +138,15 @@ def _with(first: Ask, wants: Resources, runs: Runs) -> Ask:
     )
 
 
-def _near(term: JobTerm) -> Near:
-    return Near(tuple(sorted(term.labels.items())), term.level, term.away, term.required, term.weight)
+def nears_of(spec: JobSpec) -> tuple[Near, ...]:
+    return tuple(_near(term, spec.labels) for term in spec.job_affinity)
+
+
+def _near(term: JobTerm, labels: dict[str, str]) -> Near:
+    own = all(labels.get(key) == value for key, value in term.labels.items())
+    return Near(tuple(sorted(term.labels.items())), term.level, term.away, term.required, term.weight, own)
+
+
+def away_of(nears: tuple[Near, ...]) -> tuple[Near, ...]:
+    """The job's own terms that keep other jobs off as well."""
+    return tuple(near for near in nears if near.away and near.required and near.labels and not near.theirs)

@@ -212,7 +212,7 @@ class Explain:
         cluster, now = self._planner.cluster, self._clock.wall()
         state = unsubmitted(who, now, spec)
         spec = at_least(spec, self._view.kept.isolation(who.tenant))
-        key = class_key(state, spec)
+        key = cluster.waiting.key_of(state, spec)
         runs = cluster.predictor.estimate(spec, account_of(state))
         runs_s = inf if runs is None else runs.hold_s
         found = await stepped(course.steps(cluster, state, spec, now))

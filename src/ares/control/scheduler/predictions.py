@@ -23,7 +23,6 @@ from ares.core.forecast.eta import LONGEST_S, Etas, EtasData, eta
 from ares.core.forecast.trees import BadModel, Forest, TreeModel
 from ares.core.lifecycle.updates import in_force
 from ares.core.queue.order import account_of
-from ares.core.queue.waiting import class_key
 from ares.core.refusal import Refusal
 from ares.core.starts.starts import Course, course
 from ares.core.starts.wait import Supplies
@@ -69,7 +68,7 @@ class Predictions:
         planner, now = self._planner, self._clock.wall()
         state = unsubmitted(who, now, spec)
         runs = planner.predictor.estimate(spec, account_of(state))
-        wait = Supplies(planner.cluster, now).wait_of_new(class_key(state, spec), runs)
+        wait = Supplies(planner.cluster, now).wait_of_new(planner.cluster.waiting.key_of(state, spec), runs)
         if isinstance(start := await stepped(course.steps(planner.cluster, state, spec, now)), Course):
             wait = wait._replace(seconds=max(0.0, start.start - now), basis=start.basis)
         return JobPrediction(runtime=None if runs is None else _interval(runs), starts=eta(planner.etas, wait, now))

@@ -49,9 +49,12 @@ def meets(rows: NodeSlice, term: NodeTerm) -> Bools:
 def keeps(rows: NodeSlice, near: Near) -> Bools:
     """Rows with such a job in their rack, zone or region; for an `away` term, rows without one.
 
-    A node that does not say where it is forms a domain of its own.
+    A node that does not say where it is forms a domain of its own. The first of the jobs that must be near to jobs like
+    themselves may be anywhere.
     """
     carriers = rows.matching.rows(near, rows.ask.tenant)
+    if near.own and not near.away and not carriers:
+        return np.ones(len(rows), np.bool_)
     around = np.isin(rows.domain("node") - 1, carriers)
     if near.level != "node":
         everywhere: Ints = getattr(rows.table, near.level)

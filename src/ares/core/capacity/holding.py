@@ -1,6 +1,6 @@
 """What a job holds of the cluster, and what has to be known about it to share, move or evict it."""
 
-from ares.core.ask import Ask, asks_of
+from ares.core.ask import Ask, Near, asks_of, away_of, nears_of
 from ares.core.lifecycle.ranks import leaving_s, next_rank, why_not_preemptible
 from ares.core.queue.drf import Amounts
 from ares.core.queue.order import LEVELS, account_of
@@ -18,6 +18,8 @@ class Holding(Record, frozen=True):
     level: int
     placements: tuple[Placement, ...]
     labels: dict[str, str] = {}
+    # What it must be away from, which keeps those jobs off it too.
+    away: tuple[Near, ...] = ()
     licences: tuple[tuple[str, int], ...] = ()
     # When the attempt was granted; work saved since then is not lost.
     since: float = 0.0
@@ -69,6 +71,7 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...], r
         level=LEVELS[spec.priority],
         placements=placements,
         labels=spec.labels,
+        away=away_of(nears_of(spec)) if spec.job_affinity else (),
         licences=tuple(sorted(spec.licences.items())) if spec.licences else (),
         since=since,
         preemptible=bound and not why_not_preemptible(spec),

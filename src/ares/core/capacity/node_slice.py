@@ -253,27 +253,45 @@ class NodeSlice:
         return self.table.machine[self.at]
 
 
+class _Neighbour(NamedTuple):
+    """A job that others may be near to or away from, or that must be away from others, with its rows."""
+
+    tenant: str
+    labels: dict[str, str]
+    away: tuple[Near, ...]
+    rows: tuple[int, ...]
+
+
 class Matching:
     """Which labelled jobs run where, for job affinity."""
 
     def __init__(self) -> None:
-        self._carriers: dict[str, tuple[str, dict[str, str], tuple[int, ...]]] = {}
+        self._neighbours: dict[str, _Neighbour] = {}
 
-    def put(self, job: str, tenant: str, labels: dict[str, str], rows: tuple[int, ...]) -> None:
+    def put(
+        self, job: str, tenant: str, labels: dict[str, str], rows: tuple[int, ...], away: tuple[Near, ...] = ()
+    ) -> None:
         """The job runs on these rows, once for every rank."""
         self.drop(job)
-        if labels:
-            self._carriers[job] = (tenant, labels, rows)
+        if labels or away:
+            self._neighbours[job] = _Neighbour(tenant, labels, away, rows)
 
     def drop(self, job: str) -> None:
-        self._carriers.pop(job, None)
+        self._neighbours.pop(job, None)
 
     def rows(self, near: Near, tenant: str) -> list[int]:
-        """Rows with a job of the tenant that carries all the labels."""
-        wanted = near.labels
+        """Rows with a job of the tenant that carries all the labels; for the term of others, that has this term."""
         return [
             row
-            for whose, labels, rows in self._carriers.values()
-            if whose == tenant and all(labels.get(key) == value for key, value in wanted)
-            for row in rows
+            for neighbour in self._neighbours.values()
+            if neighbour.tenant == tenant and (_has if near.theirs else _carries)(neighbour, near)
+            for row in neighbour.rows
         ]
+
+
+def _carries(neighbour: _Neighbour, near: Near) -> bool:
+    return all(neighbour.labels.get(key) == value for key, value in near.labels)
+
+
+def _has(neighbour: _Neighbour, near: Near) -> bool:
+    return any(term.labels == near.labels and term.level == near.level for term in neighbour.away)

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from ares.api.decisions import Change
 from ares.core.queue.order import account_of
-from ares.core.queue.waiting import class_key
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.trial import Trial
 from ares.core.steps import Steps, in_steps
@@ -57,7 +56,7 @@ class _Trial:
 
     def starts(self, spec: JobSpec) -> bool:
         """Whether the job would start now; beside reservations, by how long it is planned to run."""
-        return self._trial.tried(class_key(self._state, spec), self.runs_s(spec)) is not None
+        return self._trial.tried(self.cluster.waiting.key_of(self._state, spec), self.runs_s(spec)) is not None
 
     def runs_s(self, spec: JobSpec) -> float:
         if not self.cluster.bookings:

@@ -25,6 +25,10 @@ def _account(tenant: str, team: str, user: str) -> str:
     return f"{tenant}/{team}/{user}"
 
 
+def tenant_of(account: str) -> str:
+    return account.split("/", 1)[0]
+
+
 def place(state: JobState, start_by: float | None, class_id: int) -> Place:
     """Within a class: the least slack first, then by submission. A retried job keeps the place of its submission."""
     return (start_by or 0.0, state.submitted_at, state.index or 0, state.id, class_id)

@@ -5,7 +5,7 @@ from math import inf
 from ares.core.queue.factors import JobFacts, latest_start
 from ares.core.queue.order import Place, job_of, place
 from ares.core.queue.static_queue import Rank
-from ares.core.queue.waiting import JobClass, WaitingQueue, class_key, facts_of, gap_needed, traits_of
+from ares.core.queue.waiting import JobClass, WaitingQueue, facts_of, gap_needed, traits_of
 from ares.model.job import JobSpec
 from ares.model.state import JobState
 
@@ -25,7 +25,7 @@ class QueueOverlay:
         self.settled = queue.settled
         self.active = dict(queue.active)
         self._take_out()
-        found = queue.class_like(class_key(state, spec))
+        found = queue.class_like(queue.key_of(state, spec))
         self._place = place(state, latest_start(spec, self._likely_s), found.id)
         # The job, where it waits already, is not in this line.
         line = (self.active.get(found.id) or JobClass(found.id, found.key)).line.without(self._place)

@@ -1,102 +1,20 @@
 """All waiting jobs, gathered into classes so that scheduling costs per class, not per job."""
 
-from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, Protocol
 
-from ares.core.ask import Ask, asks_of
+from ares.core.ask import Ask, Near, asks_of, away_of
 from ares.core.lifecycle.ranks import leaving_s
 from ares.core.queue.factors import JobFacts, latest_start
 from ares.core.queue.heads import ClassHeads
-from ares.core.queue.order import LEVELS, Place, account_of, job_of, place
+from ares.core.queue.line import Line
+from ares.core.queue.order import LEVELS, Place, account_of, place, tenant_of
+from ares.core.queue.repulsion import Repulsions
 from ares.core.queue.static_queue import Rank, StaticQueue, is_settled
 from ares.model.job import JobSpec
 from ares.model.profile import OrderPolicy
 from ares.model.state import JobState
-
-# ---- One line of waiting jobs in order, cheap at both ends and small in memory.
-
-
-# Up to this many latecomers are put in one by one; beyond it, sorting everything is cheaper.
-_LATE_MAX = 32
-_COMPACT_FROM = 1024
-
-
-class Line:
-    """Almost every job arrives last and leaves first; the others are put in or taken out by bisection."""
-
-    __slots__ = ("_late", "_places", "_start")
-
-    def __init__(self) -> None:
-        self._places: list[Place] = []
-        self._start = 0
-        self._late: list[Place] = []
-
-    def __len__(self) -> int:
-        return len(self._places) - self._start + len(self._late)
-
-    def add(self, place: Place) -> None:
-        if not self._places or place > self._places[-1]:
-            self._places.append(place)
-        else:
-            self._late.append(place)
-
-    def remove(self, place: Place) -> None:
-        """Takes out a place that is in the line."""
-        self._settle()
-        if self._places[self._start] == place:
-            self._start += 1
-            self._compact()
-        else:
-            del self._places[bisect_left(self._places, place, self._start)]
-
-    def heads(self, limit: int) -> tuple[Place, ...]:
-        """The first places, at most `limit`."""
-        self._settle()
-        return tuple(self._places[self._start : self._start + limit])
-
-    def nth(self, number: int) -> Place:
-        """The place at a position, counted from 0; negative ones count from the end."""
-        self._settle()
-        return self._places[self._start + number if number >= 0 else number]
-
-    def jobs(self, number: int, count: int) -> list[str]:
-        """The jobs at so many positions from `number` on."""
-        self._settle()
-        return [job_of(place) for place in self._places[self._start + number : self._start + number + count]]
-
-    def before(self, place: Place) -> int:
-        """How many places are ahead of `place`, which need not be in this line."""
-        self._settle()
-        return bisect_left(self._places, place, self._start) - self._start
-
-    def without(self, place: Place) -> "Line":
-        """A line of its own with all other places; with all places where this one is not among them."""
-        self._settle()
-        found = Line()
-        found._places = places = self._places[self._start :]
-        at = bisect_left(places, place)
-        if places[at : at + 1] == [place]:
-            del places[at]
-        return found
-
-    def _settle(self) -> None:
-        if not self._late:
-            return
-        if len(self._late) <= _LATE_MAX:
-            for place in self._late:
-                insort(self._places, place, self._start)
-        else:
-            self._places = sorted(self._places[self._start :] + self._late)
-            self._start = 0
-        self._late = []
-
-    def _compact(self) -> None:
-        if self._start == len(self._places) or (self._start >= _COMPACT_FROM and self._start * 2 >= len(self._places)):
-            del self._places[: self._start]
-            self._start = 0
-
 
 # Classes that ran empty are kept this long for the next job of their kind.
 _EMPTY_KEPT = 256
@@ -135,6 +53,16 @@ def class_key(state: JobState, spec: JobSpec) -> ClassKey:
         tuple(sorted(spec.licences.items())) if spec.licences else (),
         spec.deadline_at is not None or spec.start_by_at is not None,
     )
+
+
+def repelled(key: ClassKey, terms: tuple[Near, ...]) -> ClassKey:
+    """The class of jobs that these terms of others keep off, and no further ones."""
+    before = key.asks[0].near
+    own = tuple(near for near in before if not near.theirs)
+    if own + terms == before:
+        return key
+    tenant = tenant_of(key.account) if own or terms else ""
+    return key._replace(asks=tuple(ask._replace(near=own + terms, tenant=tenant) for ask in key.asks))
 
 
 def facts_of(place: Place, key: ClassKey, runs_s: float = inf) -> JobFacts:
@@ -236,6 +164,8 @@ class WaitingQueue:
         # Their first jobs, but for classes that changed since they were last asked for.
         self._heads = ClassHeads()
         self._moved: set[int] = set()
+        # What running and waiting jobs must be away from: it keeps the jobs off that they mean.
+        self.repulsions = Repulsions()
         # Arrays of which only so many tasks may hold a place at once.
         self.throttles: dict[str, int] = {}
         self._next_id = 1
@@ -260,7 +190,6 @@ class WaitingQueue:
         at = place(state, latest_start(spec, min(runs_s, likely_s)), found.id)
         if self._places.get(state.id) != at:
             self.remove(state.id)
-            self._places[state.id] = at
             if spec.labels:
                 self._labels[state.id] = self._shared(spec.labels)
             if runs_s < inf:
@@ -270,13 +199,36 @@ class WaitingQueue:
             gap_s = gap_needed(spec)
             if gap_s < inf:
                 self._gaps[state.id] = gap_s
-            shortest_s = min(runs_s, gap_s)
-            found.shortest_s = min(found.shortest_s, shortest_s) if len(found.line) else shortest_s
-            found.line.add(at)
-            self._open(found)
-            if self.settled is not None:
-                self.settled.add(at, self.facts_of(state.id))
+            self._enter(at, found)
         return found
+
+    def _enter(self, at: Place, found: JobClass) -> None:
+        job_id = at[3]
+        self._places[job_id] = at
+        shortest_s = min(self._runs.get(job_id, inf), self._gaps.get(job_id, inf))
+        found.shortest_s = min(found.shortest_s, shortest_s) if len(found.line) else shortest_s
+        found.line.add(at)
+        self._open(found)
+        if found.key.asks[0].near:
+            self.repulsions.declare(tenant_of(found.key.account), away_of(found.key.asks[0].near), +1)
+        if self.settled is not None:
+            self.settled.add(at, self.facts_of(job_id))
+
+    def catch_up(self) -> None:
+        """Jobs that others must be away from since, or need not be any more, get the class that says so."""
+        if not (stale := self.repulsions.stale):
+            return
+        self.repulsions.stale = set()
+        for job_id, labels in list(self._labels.items()):
+            at = self._places[job_id]
+            key = self._by_id[at[4]].key
+            tenant = tenant_of(key.account)
+            if tenant in stale:
+                other = repelled(key, self.repulsions.against(tenant, labels))
+                if other != key:
+                    self._leave(at)
+                    found = self._class(other)
+                    self._enter((*at[:4], found.id), found)
 
     def _shared(self, labels: dict[str, str]) -> dict[str, str]:
         """Jobs with equal labels share them."""
@@ -285,21 +237,28 @@ class WaitingQueue:
         return self._label_sets.setdefault(tuple(labels.items()), labels)
 
     def remove(self, job_id: str) -> bool:
-        at = self._places.pop(job_id, None)
+        at = self._places.get(job_id)
         if at is None:
             return False
+        self._leave(at)
         for known in (self._labels, self._runs, self._likely, self._gaps):
             if known:
                 known.pop(job_id, None)
+        return True
+
+    def _leave(self, at: Place) -> None:
+        job_id = at[3]
+        del self._places[job_id]
         if self.settled is not None:
             self.settled.remove(job_id)
         found = self._by_id[at[4]]
         found.line.remove(at)
         self._moved.add(found.id)
+        if found.key.asks[0].near:
+            self.repulsions.declare(tenant_of(found.key.account), away_of(found.key.asks[0].near), -1)
         if not len(found.line):
             for classes in (self.active, self.pacing, self.nearing):
                 classes.pop(found.id, None)
-        return True
 
     def _open(self, job_class: JobClass) -> None:
         """The class has a job more."""
@@ -365,14 +324,24 @@ class WaitingQueue:
         """The class of this key as it is; an empty one, which is not kept, where no job of the kind was seen."""
         return self._by_key.get(key) or JobClass(self._next_id, key)
 
+    def key_of(self, state: JobState, spec: JobSpec) -> ClassKey:
+        """The class that the job would have in the queue."""
+        key = class_key(state, spec)
+        if self.repulsions and spec.labels:
+            key = repelled(key, self.repulsions.against(state.tenant, spec.labels))
+        if state.array is not None and state.array in self.throttles:
+            return key._replace(licences=throttled(key.licences, state.array))
+        return key
+
     def _class_for(self, state: JobState, spec: JobSpec) -> JobClass:
         before, whose, latest = self._latest
         account = account_of(state)
-        if state.array is not None and state.array in self.throttles:
-            key = class_key(state, spec)
-            return self._class(key._replace(licences=throttled(key.licences, state.array)))
-        if state.avoid:
-            return self._class(class_key(state, spec))
+        if (
+            state.avoid
+            or (state.array is not None and state.array in self.throttles)
+            or (spec.labels and self.repulsions)
+        ):
+            return self._class(self.key_of(state, spec))
         if latest is not None and before is spec and whose == account and latest.id in self._by_id:
             return latest
         found = self._class(class_key(state, spec))

@@ -168,18 +168,19 @@ class Cluster(Capacity):
             self.on_node.setdefault(place.node, {})[job] = None
         for name, count in holding.licences:
             self.licences_used[name] += count
-        if holding.labels:
+        if holding.labels or holding.away:
             self._match(holding)
+            self.waiting.repulsions.declare(holding.tenant, holding.away, +1)
         self._count(holding.account, held_by(placements), +1)
 
     def _match(self, holding: Holding) -> None:
         rows = tuple(row for place in holding.placements if (row := self.rows.get(place.node)) is not None)
-        self.matching.put(holding.job, holding.tenant, holding.labels, rows)
+        self.matching.put(holding.job, holding.tenant, holding.labels, rows, holding.away)
 
     def _match_on(self, name: str) -> None:
         """The node has another row now, or none: jobs that run there are found by the new row."""
         for job in self.on_node.get(name, ()):
-            if (holding := self.holdings[job]).labels:
+            if (holding := self.holdings[job]).labels or holding.away:
                 self._match(holding)
 
     def _put_holding(self, holding: Holding) -> None:
@@ -208,6 +209,7 @@ class Cluster(Capacity):
         for name, count in holding.licences:
             self.licences_used[name] -= count
         self.matching.drop(job_id)
+        self.waiting.repulsions.declare(holding.tenant, holding.away, -1)
         self._count(holding.account, held_by(holding.placements), -1)
 
     def reserve(self, job_id: str, kept: Reserved) -> None:
@@ -368,6 +370,7 @@ class Cluster(Capacity):
 
     def prepare(self) -> None:
         """Recomputes what holds for the cluster as a whole, if it changed."""
+        self.waiting.catch_up()
         if not self._facts_stale:
             return
         self._facts_stale = False

@@ -10,13 +10,14 @@ import numpy as np
 
 from ares.api.decisions import Promise
 from ares.api.reasons import Reason
-from ares.core.ask import Ask
+from ares.core.ask import Ask, away_of
 from ares.core.capacity.bookings import claim_of, claims_of
 from ares.core.capacity.claims import Claims
 from ares.core.capacity.holding import held_by
 from ares.core.capacity.node_table import Ints
 from ares.core.capacity.transaction import Allocation, Transaction, placement, placements
 from ares.core.queue.drf import Amounts
+from ares.core.queue.order import tenant_of
 from ares.core.queue.shares import BrokenLimit, Shares
 from ares.core.queue.waiting import THROTTLE, ClassKey, JobClass, QueueView
 from ares.core.schedule.budget import CycleBudget
@@ -306,9 +307,11 @@ class Trial:
 
     def match(self, job: str, key: ClassKey, rows: tuple[int, ...]) -> None:
         """Jobs that must be near to the job, or away from it, find it there."""
-        labels = self.waiting.labels_of(job)
-        if labels is not None and self.waiting.nearing:
-            self.cluster.matching.put(job, key.account.split("/", 1)[0], labels, rows)
+        if not self.waiting.nearing:
+            return
+        labels, away = self.waiting.labels_of(job), away_of(key.asks[0].near)
+        if labels is not None or away:
+            self.cluster.matching.put(job, tenant_of(key.account), labels or {}, rows, away)
             self._matched.append(job)
 
     def note_run(self, jobs: Sequence[str], key: ClassKey, class_id: int, taken: Sequence[Allocation]) -> None:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from ares.api.decisions import Eta, Offer
 from ares.core.energy import price_of
 from ares.core.explain.why import infeasible
-from ares.core.queue.waiting import ClassKey, JobClass, class_key
+from ares.core.queue.waiting import ClassKey, JobClass
 from ares.core.schedule.actions.evict import prospects
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.plan import Eviction
@@ -36,7 +36,7 @@ def offers(
     ]
     starts = yield from Starts(cluster, now).steps(state, [variant for _, variant in variants])
     made = [
-        there or _offer(cluster, class_key(state, variant), words, found, now)
+        there or _offer(cluster, cluster.waiting.key_of(state, variant), words, found, now)
         for there, (words, variant), found in zip(made, variants, starts, strict=True)
     ]
     ranked = sorted(((_sort_key(n, offer), offer) for n, offer in enumerate(made) if offer is not None), key=_first)
@@ -56,7 +56,7 @@ def would_evict(cluster: Cluster, state: JobState, spec: JobSpec, now: float) ->
     """The victims of the job if it were submitted now, or why there are none."""
     cluster.prepare()
     with Trial.what_if(cluster, now) as trial:
-        return prospects(trial, state.id, JobClass(0, class_key(state, spec)))
+        return prospects(trial, state.id, JobClass(0, cluster.waiting.key_of(state, spec)))
 
 
 def _variants(cluster: Cluster, spec: JobSpec) -> list[tuple[str, JobSpec]]:

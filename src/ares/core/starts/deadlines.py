@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ares.api.deadlines import Outlook, Verdict, Way
 from ares.core.forecast.estimate import Estimate
-from ares.core.queue.waiting import JobClass, class_key
+from ares.core.queue.waiting import JobClass
 from ares.core.schedule.actions.evict import prospects
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.plan import Eviction
@@ -125,7 +125,7 @@ def _met(option: _DeadlineChange, found: Course | str | None, now: float) -> Way
 
 def _displacing(cluster: Cluster, state: JobState, spec: JobSpec, now: float) -> Course | None:
     """The job starts when its victims have left."""
-    key = class_key(state, spec)
+    key = cluster.waiting.key_of(state, spec)
     with Trial.what_if(cluster, now) as trial:
         evicts = prospects(trial, state.id, JobClass(0, key))
     if not isinstance(evicts, Eviction):

@@ -19,7 +19,7 @@ from ares.core.explain.why import infeasible
 from ares.core.forecast.estimate import Estimate
 from ares.core.queue.order import account_of
 from ares.core.queue.overlay import QueueOverlay
-from ares.core.queue.waiting import ClassKey, JobClass, QueueView, class_key
+from ares.core.queue.waiting import ClassKey, JobClass, QueueView
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.pace import PacedJob, choices
 from ares.core.schedule.ranked_queue import RankedQueue
@@ -92,7 +92,7 @@ class Starts:
         ahead: list[tuple[str, JobClass]] | str | None = None
         found: list[Course | str] = []
         for spec in specs:
-            key = class_key(state, spec)
+            key = self._cluster.waiting.key_of(state, spec)
             # Anew for each: the queue may have changed since the last step.
             waiting = self._queue_with(state, specs[0], instead_of)
             known = self._known(state, spec, key, waiting)

@@ -5,9 +5,9 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from ares.core.queue.line import Line
 from ares.core.queue.order import Place
 from ares.core.queue.position import position
-from ares.core.queue.waiting import Line
 from ares.core.schedule.cluster import Cluster
 from ares.core.topology.subset import machine_shape
 from ares.model.job import JobTerm

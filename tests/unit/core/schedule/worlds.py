@@ -76,6 +76,7 @@ _NEAR = st.builds(
     away=st.booleans(),
     required=st.booleans(),
     weight=st.integers(1, 9),
+    own=st.booleans(),
 )
 _ASKS = st.builds(
     Ask,

@@ -159,7 +159,9 @@ def _more_ranks(trial: Trial, gang: Holding) -> list[Allocation]:
         return []
     if gang.elastic.level == "nvlink" and gang.elastic.level_required:
         return _in_its_domain(trial, gang, gang.elastic, wanted)
-    ask = gang.elastic._replace(ranks=max(2, wanted), min_ranks=1, level_required=False)
+    kept_off = trial.cluster.waiting.repulsions.against(gang.tenant, gang.labels)
+    near, tenant = (*gang.elastic.near, *kept_off), gang.tenant if kept_off else gang.elastic.tenant
+    ask = gang.elastic._replace(ranks=max(2, wanted), min_ranks=1, level_required=False, near=near, tenant=tenant)
     found = copy(trial.evaluations.of(ask))
     assert found.room is not None, "a gang's evaluation counts ranks"
     found.room = found.room.copy()

@@ -36,6 +36,9 @@ def explain(miss: Miss) -> Reason:
 def _text(miss: Miss, near: Near) -> str:
     jobs = f"jobs that carry {pairs(near.labels)}"
     rows = sorted(set(miss.seen.matching.rows(near, miss.seen.ask.tenant)))
+    if near.theirs:
+        where = f" (on {_names(miss, rows)})" if rows else ""
+        return f"carries {pairs(near.labels)}, and jobs{where} must not share a {near.level} with jobs that do"
     if not rows:
         return f"must share a {near.level} with {jobs}, and no running job of its tenant carries these labels"
     if near.away:

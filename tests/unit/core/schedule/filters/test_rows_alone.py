@@ -70,6 +70,8 @@ def _keeps(world: World, row: int, near: Near) -> bool:
         if tenant == world.ask.tenant and all(labels.get(key) == value for key, value in near.labels)
         for at in rows
     }
+    if near.own and not near.away and not carriers:
+        return True
     if near.level != "node":
         carriers |= {
             at

@@ -31,5 +31,6 @@ def test_scores_of_rows_that_can_take_the_ask_are_about_0_to_1(world: World) -> 
     for name, scorer in SCORERS.items():
         said = scorer(rows)
         if said is not None:
-            least = -1.0 if name == "affinity" else 0.0
+            # Taints and former failures, and a copy that takes long, outweigh what other scorers say.
+            least = {"affinity": -1.0, "locality": -50.0}.get(name, 0.0)
             assert ((said[takes] >= least - 1e-9) & (said[takes] <= 1.0 + 1e-9)).all(), name

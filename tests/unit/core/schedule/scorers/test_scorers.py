@@ -104,26 +104,55 @@ def test_data_counts_by_size_and_distance() -> None:
         node("afar", info={"rack": "r", "zone": "a", "region": "us"}),
         node("unknown"),
     ]
-    assert scores("locality", nodes, Ask(inputs=(("big", 5),))) == [1.0, 0.6, 0.4, 0.2, 0.0, 0.0]
-    mixed = scores("locality", nodes, Ask(inputs=(("big", 3), ("small", 1))))
-    assert mixed == pytest.approx([0.9, 0.7, 0.4, 0.2, 0.0, 0.0])
+    # 10 Gbit/s where nodes do not say; a tenth of a point is a second.
+    second = 1e9 / 8 / (1 << 20) * 10
+    gib = 100 * second
+    assert scores("locality", nodes, Ask(inputs=(("big", gib),))) == pytest.approx([0, -10, -20, -40, -50, -50])
+    mixed = scores("locality", nodes, Ask(inputs=(("big", second), ("small", 3 * second))))
+    assert mixed == pytest.approx([-0.3, -0.1, -0.2 - 0.6, -0.4 - 1.2, -2 - 6, -2 - 6])
     assert scores("locality", nodes, Ask()) is None
+
+
+def test_copies_are_as_fast_as_the_slower_network() -> None:
+    def info(gbps: float, *datasets: str) -> dict[str, object]:
+        return {"rack": "r", "network_gbps": gbps, "datasets": datasets}
+
+    nodes = [node("slow", info=info(10, "d")), node("fast", info=info(100, "d")), node("a", info=info(200)),
+             node("b", info=info(5))]  # fmt: skip
+    size = int(100 * 1e9 / 8 / (1 << 20))
+    assert scores("locality", nodes, Ask(inputs=(("d", size),))) == pytest.approx([0, 0, -0.1, -2.0], rel=1e-3)
+
+
+def test_much_data_outweighs_fragmentation_and_little_does_not() -> None:
+    """By the weights of the default profile: what all other scorers can say together is about 200."""
+    nodes = [node("holder", info={"datasets": ("d",), "rack": "r"}), node("near", info={"rack": "r"})]
+    weights = {weight.name: weight.weight for weight in Profile().scorers}
+    others = sum(weight for name, weight in weights.items() if name != "locality")
+
+    def difference(mib: int) -> float:
+        holder, near = scores("locality", nodes, Ask(inputs=(("d", mib),))) or (0.0, 0.0)
+        return (holder - near) * weights["locality"]
+
+    assert difference(500 * 1024) > others
+    assert 0 < difference(1) < 0.01
 
 
 def test_a_reference_into_a_dataset_is_near_where_the_dataset_is() -> None:
     nodes = [node("holder", info={"datasets": ("s3://b/set", "s3://b/set/deep")}), node("other")]
     spec = JobSpec(command=("x",), input_refs=("s3://b/set/part-1", "s3://b/set", "s3://b/settee", "elsewhere"))
     (ask,) = asks_of(spec, "acme")
-    assert scores("locality", nodes, ask) == [0.5, 0.0]
-    # A size is worth more than a reference without one.
+    holder, other = scores("locality", nodes, ask) or (1.0, 1.0)
+    assert holder == 0.0 > other
+    # What no node has makes no difference.
     (ask,) = asks_of(replace(spec, inputs=(Dataset(name="elsewhere", size_mib=5),)), "acme")
-    assert scores("locality", nodes, ask) == [0.25, 0.0]
+    assert scores("locality", nodes, ask) == [holder, other]
     assert len(asks_of(replace(spec, input_refs=tuple(f"r{n}" for n in range(1000))), "acme")[0].inputs) == 64
 
 
 def test_undeclared_places_are_not_one_place() -> None:
     nodes = [node("holder", info={"datasets": ("d",)}), node("other")]
-    assert scores("locality", nodes, Ask(inputs=(("d", 1),))) == [1.0, 0.0]
+    holder, other = scores("locality", nodes, Ask(inputs=(("d", 1),))) or (1.0, 1.0)
+    assert holder == 0.0 > other
 
 
 def test_price_against_the_dearest() -> None:
