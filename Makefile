@@ -55,17 +55,18 @@ lint: ## style, types, layers and documents only
 	@scripts/setup test
 	@exec .venv/bin/pytest tests/tidy -q -p no:randomly
 
-fmt: ## format and fix what can be fixed, and write the blocking client anew
+fmt: ## format and fix what can be fixed, and write the blocking client and the proto files anew
 	@scripts/setup test
 	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format .
 	@.venv/bin/python scripts/sync_client.py
+	@.venv/bin/python scripts/proto.py
 
 bench: ## measure, side by side with what the machine itself can do
 	@scripts/setup test
 	@exec .venv/bin/python -m bench $(ARGS)
 
 LOCK = .venv/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
-	--no-header --no-annotate --quiet --upgrade --extra etcd --group setup
+	--no-header --no-annotate --quiet --upgrade --extra etcd --extra grpc --group setup
 
 lock: ## pin the newest allowed versions of all dependencies
 	@scripts/setup test

@@ -16,7 +16,15 @@ import msgspec
 from msgspec import Meta
 
 from ares.adapters.store.open import FORMS
-from ares.app.sections import AuthConfig, ImagesConfig, PythonConfig, SandboxConfig, Section, TransferConfig
+from ares.app.sections import (
+    AuthConfig,
+    GrpcConfig,
+    ImagesConfig,
+    PythonConfig,
+    SandboxConfig,
+    Section,
+    TransferConfig,
+)
 from ares.core.access.certificates import LIFE_S
 from ares.model.access import Provider
 from ares.model.base import LabelKey, LabelValue, Slug
@@ -175,6 +183,7 @@ class Config(Section, frozen=True):
     # Record spans with the OpenTelemetry provider the process was started with.
     traces: bool = False
     http: HttpConfig = HttpConfig()
+    grpc: GrpcConfig = GrpcConfig()
     agents: AgentsConfig = AgentsConfig()
     store: StoreConfig = StoreConfig()
     limits: LimitsConfig = LimitsConfig()

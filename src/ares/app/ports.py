@@ -1,6 +1,7 @@
 """Whether a server may listen where it is told to, and whether the ports can be had."""
 
 import errno
+import importlib.util
 import socket
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,10 +12,11 @@ from ares.core.net import is_loopback
 def require_safe(config: Config) -> None:
     """Nothing beyond this machine is spoken in the clear. Said before any socket is there."""
     http, store = config.http, urlsplit(config.store_url)
-    far = [
-        f"{key} is {host}" for key, host in (("http.host", http.host), ("agents.host", config.agents.host))
-        if not is_loopback(host)
-    ]  # fmt: skip
+    listening = [("http.host", http.host), ("agents.host", config.agents.host)]
+    if (grpc := config.grpc.address) is not None:
+        listening.append(("grpc.listen", grpc[0]))
+        _require_protobuf()
+    far = [f"{key} is {host}" for key, host in listening if not is_loopback(host)]
     if bool(http.tls_cert) != bool(http.tls_key):
         _refuse("TLS needs both a certificate and a key", "set http.tls_cert and http.tls_key")
     if far and not http.tls_cert:
@@ -31,6 +33,11 @@ def require_safe(config: Config) -> None:
             )
 
 
+def _require_protobuf() -> None:
+    if importlib.util.find_spec("google.protobuf") is None:
+        _refuse("grpc.listen is set, and protobuf is not installed", "pip install 'ares-platform[grpc]'")
+
+
 def _refuse(what: str, fix: str) -> None:
     raise ConfigError(f"start refused: {what}", fix)
 
@@ -45,6 +52,7 @@ def require_ports(config: Config) -> None:
             config.agents.port,
             "--agents HOST:PORT (`ares up --set agents.port=PORT`)",
         ),
+        *(("grpc.listen", *place, "--set grpc.listen=HOST:PORT") for place in (config.grpc.address,) if place),
     )
     for key, host, port, flag in ports:
         if port and (trouble := _trouble(host, port)):

@@ -1,4 +1,4 @@
-"""The base of all sections of the configuration, and those about authentication, sandboxes, images and Python."""
+"""The base of all sections of the configuration, and those about gRPC, authentication, sandboxes, images and Python."""
 
 from typing import Annotated, Literal
 
@@ -17,6 +17,27 @@ RegistryName = Annotated[
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One section. An unknown key is an error that names the key."""
+
+
+# "127.0.0.1:8644", "[::1]:8644"; port 0 takes a free one.
+ListenAddress = Annotated[
+    str, Meta(max_length=300, pattern=r"^((\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5})?$(?!\n)")
+]
+
+
+class GrpcConfig(Section, frozen=True):
+    """The public gRPC service. It has the certificate of the HTTP API."""
+
+    # Empty: it is off.
+    listen: ListenAddress = ""
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host and port; None when it is off."""
+        if not self.listen:
+            return None
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
 
 
 class OidcConfig(Section, frozen=True):

@@ -36,7 +36,7 @@ async def _serve(config: Config, stop: asyncio.Event) -> int:
         await plane.start()
         await _leave_token(plane, config)
         look_for_garbage_less_often()
-        log.info("server.ready", url=_url(plane, config), agents=plane.agents_port)
+        log.info("server.ready", url=_url(plane, config), agents=plane.agents_port, grpc=plane.grpc_port)
         await _either(stop, plane.failed)
     finally:
         await plane.stop()
@@ -56,7 +56,11 @@ async def _either(*events: asyncio.Event) -> None:
 async def _leave_token(plane: ControlPlane, config: Config) -> None:
     """There is no anonymous mode: a new store gets one administrator, whose token only we can read. It gets no other,
     also when that one was revoked."""
-    where = {"url": _url(plane, config), "agents": f"{config.agents.host}:{plane.agents_port}"}
+    where = {
+        "url": _url(plane, config),
+        "agents": f"{config.agents.host}:{plane.agents_port}",
+        "grpc": _grpc(plane, config),
+    }
     replica = plane.assembled.replica
     await replica.tenants.ensure({config.tenant, *(token.tenant for token in replica.view.tokens.values())})
     home = config.home_path
@@ -72,6 +76,11 @@ async def _leave_token(plane: ControlPlane, config: Config) -> None:
     # Replicas share one store: only the machine that holds the token keeps an address with it.
     elif "token" in known:
         connection_file.write(home, **where)
+
+
+def _grpc(plane: ControlPlane, config: Config) -> str:
+    """Where the gRPC service listens; empty when it is off."""
+    return "" if plane.grpc_port is None else f"{config.grpc.listen.rpartition(':')[0]}:{plane.grpc_port}"
 
 
 def _url(plane: ControlPlane, config: Config) -> str:

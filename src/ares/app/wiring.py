@@ -6,9 +6,11 @@ import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import structlog
+from litestar import Litestar
 from opentelemetry.trace import get_tracer
 
 from ares.adapters.alerts import ChannelNotifier, Smtp
@@ -43,6 +45,9 @@ from ares.ports.clock import Clock
 from ares.ports.planning import PlannerLost
 from ares.ports.provider import ProviderKeys
 from ares.ports.store import Compare, Store, StoreBroken, StoreUnavailable
+
+if TYPE_CHECKING:
+    from ares.edge.rpc.server import RpcServer
 
 log = structlog.get_logger()
 
@@ -222,13 +227,38 @@ class ControlPlane:
         self._started.push_async_callback(agents.stop, _DRAIN_S)
         self._started.push_async_callback(self._announce)
         serving = None if authority is None else Serving(authority)
-        http = HttpServer(build_app(self._api(), self._settings()), self._settings())
         # Last before agents can connect: their jobs go on while no server decides, and not much longer.
         self._decide()
         self.agents_port = await agents.start(self._config.agents.host, self._config.agents.port, serving)
+        await self._serve_people()
+
+    async def _serve_people(self) -> None:
+        app = build_app(self._api(), self._settings())
+        http = HttpServer(app, self._settings())
+        rpc = self._rpc(app)
+        if rpc is not None:
+            self._started.push_async_callback(rpc.stop, _DRAIN_S)
+        # Stopped before that: the streams of both end there, and say why.
         self._started.push_async_callback(http.stop)
         await http.start()
         self.http_port = http.port
+        if rpc is not None:
+            await rpc.start()
+        self.grpc_port = None if rpc is None else rpc.port
+
+    def _rpc(self, app: Litestar) -> "RpcServer | None":
+        """The public gRPC service. Its libraries are only loaded where it is on."""
+        if (place := self._config.grpc.address) is None:
+            return None
+        from ares.edge.rest.direct import Direct
+        from ares.edge.rpc.server import RpcServer, RpcSettings
+
+        api = self._settings()
+        settings = RpcSettings(
+            host=place[0], port=place[1], tls_cert=api.tls_cert, tls_key=api.tls_key,
+            message_bytes_max=api.body_bytes_max, streams_per_connection=api.streams_per_token_max,
+        )  # fmt: skip
+        return RpcServer(Direct(app), settings, self.assembled.telemetry)
 
     def _decide(self) -> None:
         if (lock := self.assembled.deciding) is not None:

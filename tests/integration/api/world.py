@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 import msgspec
+from litestar import Litestar
 
 from ares.adapters.audit.memory import MemoryAudit
 from ares.adapters.audit.signing import Ed25519Signer
@@ -57,6 +58,7 @@ class World:
     server: HttpServer
     schedule: SchedulerLoop
     chain: MemoryAudit
+    app: Litestar
 
     async def token(self, role: Role = "submitter", tenant: str = "acme", ttl_s: float | None = None) -> str:
         if role in ("node", "cluster"):
@@ -144,10 +146,11 @@ async def open_world(
     await replica.time.open()
     await replica.open_audit()
     settings = replace(settings, port=0)
-    server = HttpServer(build_app(services, settings), settings)
+    app = build_app(services, settings)
+    server = HttpServer(app, settings)
     await server.start()
     try:
-        yield World(store, view, services, replica.transitions, logs, blobs, server, replica.schedule, chain)
+        yield World(store, view, services, replica.transitions, logs, blobs, server, replica.schedule, chain, app)
     finally:
         await server.stop()
         following.cancel()

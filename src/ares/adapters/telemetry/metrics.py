@@ -45,6 +45,7 @@ _API: Final[dict[str, Metric]] = {
     ),
     "ares_submit_seconds": Metric("histogram", "From a submission to its acknowledgement, which is durable."),
     "ares_http_requests_total": Metric("counter", "HTTP answers by status.", ("status",), 40),
+    "ares_grpc_requests_total": Metric("counter", "Calls of the gRPC service by status.", ("status",), 20),
     "ares_http_request_duration_seconds": Metric(
         "histogram", "From a request to the first byte of its answer, by operation, method and class of status.",
         ("route", "method", "status_class"), 200, COARSE,

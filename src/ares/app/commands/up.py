@@ -45,7 +45,7 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
     its result. Without real GPUs there are mock ones. A second platform on one machine needs places of
     its own: `ares up --home DIR --port 8652 --set agents.port=8653`.
     """
-    from ares.app import up
+    from ares.app import connection_file, up
 
     flags = {"http.port": port, "node.mock_gpu": mock_gpu}
     config, module = load(flags, **where), up
@@ -61,6 +61,8 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
         click.echo("already running", err=True)
     with _reach(module, config.home_path, started) as client:
         click.echo(f"Ares is up at {client.endpoint.shown}")
+        if grpc := connection_file.read(config.home_path).get("grpc"):
+            click.echo(f"gRPC at {grpc}")
         for finding in _not_well(client):
             click.echo(f"{finding.status}: {finding.message}\n  fix: {finding.fix}", err=True)
         if not no_sample:

@@ -42,6 +42,10 @@ def _no_such_path() -> Problem:
 
 
 METER = "ares_meter"
+# What serves operations without HTTP: `scope["route_handler"]` names them.
+DIRECT = "ares_direct"
+# Why such a request cannot be understood.
+BROKEN = "ares_broken"
 
 
 class UndeclaredRoute(Exception):
@@ -92,7 +96,13 @@ def build_app(
         scope["app"] = scope["litestar_app"] = app
         await framework(scope, receive, send)
 
-    app.state = State({STREAMS: edge.streams, METER: meter})
+    async def direct(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"][_SERVING] = serving
+        broken: Problem | None = scope["state"].get(BROKEN)
+        serve = scope["route_handler"].opt[_APP] if broken is None else refuse(broken, scope["path"])
+        await serving.gate.enter(serve, scope, receive, send)
+
+    app.state = State({STREAMS: edge.streams, METER: meter, DIRECT: Auditor(direct, services)})
     app.asgi_handler = Auditor(Frontier(serve, services, settings), services)
     return app
 
@@ -208,19 +218,21 @@ def _app_of(endpoint: Callable[[Request[Any, Any, Any]], Awaitable[ASGIApp]]) ->
 def _socket(route: Socket) -> WebsocketRouteHandler:
     query = QueryReader(route.query)
 
-    async def endpoint(socket: WebSocket[Any, Any, Any]) -> None:
-        scope = socket.scope
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         serving = _serving(scope)
         who, token = scope["state"][CALLER]
         try:
             path = _checked(scope["path_params"])
             asked = query.read(scope)
             call: RequestCall[Any, Any] = RequestCall(serving.edge, who, token, path, asked, None, None, b"", scope)
-            await route.handler(call, socket.receive, socket.send)
+            await route.handler(call, receive, send)
         except Exception as error:
-            await refuse(serving.failures.problem_of(error), scope["path"])(scope, socket.receive, socket.send)
+            await refuse(serving.failures.problem_of(error), scope["path"])(scope, receive, send)
 
-    declared = {PERMISSION: route.access, ROUTE: route}
+    async def endpoint(socket: WebSocket[Any, Any, Any]) -> None:
+        await serve(socket.scope, socket.receive, socket.send)
+
+    declared = {PERMISSION: route.access, ROUTE: route, _APP: serve}
     return WebsocketRouteHandler(_paths(route.path, root=False), opt=declared, name=route.id)(endpoint)
 
 

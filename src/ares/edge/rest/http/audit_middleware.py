@@ -67,6 +67,10 @@ def mutates(scope: Scope) -> bool:
     return _method(scope) not in _SAFE_METHODS and not (isinstance(route, Operation) and route.reads)
 
 
+# By which form of the API a request came, where it was not by HTTP.
+FORM = "ares_form"
+
+
 def _method(scope: Scope) -> str:
     return "WS" if scope["type"] == "websocket" else str(cast("Any", scope)["method"])
 
@@ -138,7 +142,7 @@ class Auditor:
             home="" if who is None else who.home,
             target=self._target(scope, about) if outcome == "DENY" else "",
             glass=clean(about.glass),
-            method=_method(scope),
+            method=scope["state"].get(FORM) or _method(scope),
             path="" if route is None else route.path,
             status=status,
             object="" if route is None else _object(route.path, _parameters(scope)),
@@ -157,7 +161,8 @@ class Auditor:
             word = "path"
         elif word == "not_found" and self._foreign(scope, about):
             word = "cross_tenant"
-        return clean(f"ws_{word}" if scope["type"] == "websocket" else word)
+        is_socket = scope["type"] == "websocket" and FORM not in scope["state"]
+        return clean(f"ws_{word}" if is_socket else word)
 
     def _foreign(self, scope: Scope, about: Noted) -> bool:
         """Whether an object that was "not found" exists in another tenant."""

@@ -1,0 +1,1 @@
+"""The public gRPC service: a third form of the API, beside HTTP and WebSocket."""
