@@ -257,6 +257,8 @@ class ControlPlane:
         settings = RpcSettings(
             host=place[0], port=place[1], tls_cert=api.tls_cert, tls_key=api.tls_key,
             message_bytes_max=api.body_bytes_max, streams_per_connection=api.streams_per_token_max,
+            calls_per_credential=2 * api.streams_per_token_max,
+            calls_per_address=api.limits.connections_per_address_max,
         )  # fmt: skip
         return RpcServer(Direct(app), settings, self.assembled.telemetry)
 

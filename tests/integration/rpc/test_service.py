@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -13,9 +14,12 @@ from google.protobuf import json_format
 from ares.edge.rest.routes.routes import OPERATIONS, SOCKETS
 from ares.edge.rpc.messages import message_class
 from ares.edge.rpc.methods import SERVICES
+from ares.edge.rpc.server import RpcSettings
 from tests.integration.api.world import MISSING
-from tests.integration.rpc.conftest import RpcWorld
+from tests.integration.rpc.conftest import RpcWorld, open_rpc
+from tests.rpc import RpcClient
 from tests.security.audited import entries
+from tests.security.pki import on_loopback
 
 Code = grpc.StatusCode
 
@@ -113,7 +117,7 @@ async def test_refusals_have_the_status_of_their_kind_and_say_what_to_do(world: 
             gone = await refused(other.jobs.GetJob(api.GetJobRequest(id=id_), metadata=other.metadata()))
             assert (gone.code(), reason(gone)) == (Code.NOT_FOUND, "not-found"), id_
         await client.jobs.CancelJob(api.CancelJobRequest(id=made.id), metadata=client.metadata())
-        late = await refused(client.jobs.CancelJob(api.CancelJobRequest(id=made.id), metadata=client.metadata()))
+        late = await refused(client.jobs.HoldJob(api.HoldJobRequest(id=made.id), metadata=client.metadata()))
         assert (late.code(), reason(late)) == (Code.FAILED_PRECONDITION, "job-finished")
 
 
@@ -266,3 +270,27 @@ async def test_a_field_that_the_server_does_not_know_is_refused(world: RpcWorld)
         error = await refused(call(known + b"\xfa\x3f\x01x", metadata=client.metadata()))
         assert (error.code(), reason(error)) == (Code.INVALID_ARGUMENT, "invalid")
         assert "1023" in (error.details() or "")
+
+
+async def test_it_has_the_certificate_of_the_http_api(tmp_path: Path) -> None:
+    files = on_loopback(tmp_path / "pki")
+    settings = RpcSettings("", 0, tls_cert=files.cert, tls_key=files.key)
+    async with open_rpc(tmp_path, settings=settings) as world:
+        trusted = grpc.ssl_channel_credentials(files.ca.read_bytes())
+        async with grpc.aio.secure_channel(world.address, trusted) as channel:
+            client = RpcClient(world.address, await world.api.token(), channel)
+            assert (await client.submit("true")).id
+        # In the clear there is no answer, also not with a good credential.
+        async with world.client() as plain:
+            error = await refused(plain.submit("true"))
+            assert error.code() == Code.UNAVAILABLE
+
+
+async def test_a_stopping_server_says_so_to_its_streams(tmp_path: Path) -> None:
+    async with open_rpc(tmp_path) as world, world.client() as client:
+        stream = client.events.StreamEvents(client.made.api.StreamEventsRequest(), metadata=client.metadata())
+        await stream.initial_metadata()
+        stopping = asyncio.create_task(world.api.server.stop())
+        error = await refused(stream.read())
+        assert (error.code(), reason(error)) == (Code.UNAVAILABLE, "not-ready")
+        await stopping

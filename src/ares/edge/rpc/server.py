@@ -1,7 +1,7 @@
 """Where gRPC clients connect. Every method is an operation of the API; what callers may do is decided there."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from ares.ports.telemetry import Telemetry
 FORM: Final = "GRPC"
 # A request without a body has a few names in it.
 _ASKED_BYTES_MAX: Final = 64 * 1024
-_CALLS_MAX: Final = 4096
+_CALLS_MAX: Final = 16_384
 # How long a stream has to end once its client has left.
 _LEAVING_S: Final = 5.0
 
@@ -42,6 +42,9 @@ class RpcSettings:
     tls_key: Path | None = None
     message_bytes_max: int = 1024 * 1024
     streams_per_connection: int = 100
+    # Calls in service at a time.
+    calls_per_credential: int = 200
+    calls_per_address: int = 2000
 
 
 def _options(settings: RpcSettings) -> tuple[tuple[str, int], ...]:
@@ -75,6 +78,8 @@ class RpcServer:
         self._server: grpc.aio.Server | None = None
         # Changes go on when their caller has left: they are recorded to the end.
         self._working: set[asyncio.Task[Any]] = set()
+        self._by_address = Visitors(_CALLS_MAX, settings.calls_per_address)
+        self._by_credential = Visitors(_CALLS_MAX, settings.calls_per_credential)
         self.port = settings.port
 
     async def start(self) -> None:
@@ -116,10 +121,25 @@ class RpcServer:
                 message_class(method.output_type.full_name),
             )
             if method.server_streaming:
-                handlers[method.name] = grpc.unary_stream_rpc_method_handler(partial(self._stream, call))
+                serve = partial(self._in_turn, self._stream, call)
+                handlers[method.name] = grpc.unary_stream_rpc_method_handler(serve)
             else:
-                handlers[method.name] = grpc.unary_unary_rpc_method_handler(partial(self._unary, call))
+                serve = partial(self._in_turn, self._unary, call)
+                handlers[method.name] = grpc.unary_unary_rpc_method_handler(serve)
         return grpc.method_handlers_generic_handler(service.full_name, handlers)
+
+    async def _in_turn(self, serve: "_Serve", method: "_Method", data: bytes, context: Context) -> bytes | None:
+        """Serves a call, if not too many of its caller's are in service."""
+        address, credential = client_of(context)[0], headers_of(context).get("authorization", "")
+        with self._by_address.one(address) as near, self._by_credential.one(credential or address) as known:
+            if not (near and known):
+                self._count(grpc.StatusCode.RESOURCE_EXHAUSTED.name)
+                whose = "credential" if near else "address"
+                text = (
+                    f"Too many calls of this {whose} are in service. Wait for some to end, and read what they answer."
+                )
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+            return await serve(method, data, context)
 
     async def _unary(self, method: "_Method", data: bytes, context: Context) -> bytes:
         request = method.request(data, context)
@@ -170,6 +190,9 @@ class RpcServer:
 
     def _count(self, status: str) -> None:
         self._telemetry.count("ares_grpc_requests_total", 1, status)
+
+
+_Serve = Callable[["_Method", bytes, Context], Awaitable[bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)

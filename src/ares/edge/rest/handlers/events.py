@@ -32,6 +32,8 @@ async def follow_events(call: RequestCall[EventsQuery, None]) -> ASGIApp:
 
 
 async def stream_events(call: RequestCall[EventsQuery, None], receive: Receive, send: Send) -> None:
+    # Before it listens: what is refused inside of a context loses its reason.
+    call.edge.streams.check_room(call.who)
     async with _listening(call, _cursor(call)) as events:
 
         async def talk(say: Say) -> None:
