@@ -22,6 +22,8 @@ from ares.app.sections import (
     ImagesConfig,
     PythonConfig,
     SandboxConfig,
+    SchedulerConfig,
+    SecretsConfig,
     Section,
     TransferConfig,
 )
@@ -107,16 +109,6 @@ class LimitsConfig(ServerLimits, frozen=True, kw_only=True, forbid_unknown_field
     # Of every disk, what logs, outputs and decisions never touch; never more than a tenth of it.
     disk_reserve_mib: Annotated[int, Meta(ge=0, le=1 << 30)] = 1024
     disk_reserve_files: Annotated[int, Meta(ge=0, le=1 << 40)] = 10_000
-
-
-class SecretsConfig(Section, frozen=True):
-    # The keys that secrets are sealed with; servers that share a store share them. Empty: in the home directory.
-    key_file: str = ""
-
-
-class SchedulerConfig(Section, frozen=True):
-    # Processes that make plans, each for some of the jobs.
-    planners: Annotated[int, Meta(ge=1, le=16)] = 1
 
 
 class AuditConfig(Section, frozen=True):

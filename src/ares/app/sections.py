@@ -1,4 +1,4 @@
-"""The base of all sections of the configuration, and those about gRPC, authentication, sandboxes, images and Python."""
+"""The base of all sections of the configuration, and those of single parts: gRPC, identity, sandboxes, images."""
 
 from typing import Annotated, Literal
 
@@ -38,6 +38,16 @@ class GrpcConfig(Section, frozen=True):
             return None
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]"), int(port)
+
+
+class SecretsConfig(Section, frozen=True):
+    # The keys that secrets are sealed with; servers that share a store share them. Empty: in the home directory.
+    key_file: str = ""
+
+
+class SchedulerConfig(Section, frozen=True):
+    # Processes that make plans, each for some of the jobs.
+    planners: Annotated[int, Meta(ge=1, le=16)] = 1
 
 
 class OidcConfig(Section, frozen=True):
