@@ -134,8 +134,7 @@ async def test_a_reader_that_reads_nothing_is_cut_off(tmp_path: Path) -> None:
         asked = client.made.api.StreamJobLogsRequest(id=made.id, follow=True)
         stream = client.logs.StreamJobLogs(asked, metadata=client.metadata())
         await stream.initial_metadata()
-        while b"ares_streams_open 0.0" not in world.api.services.metrics():
-            await asyncio.sleep(0.01)
+        await world.without_streams()
         # It is counted until it has taken the end, which waits behind what it did not read.
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await drained(stream)
@@ -157,8 +156,7 @@ async def test_calls_whose_answers_are_not_read_stay_their_callers_own(tmp_path:
         stalled = [client.logs.StreamJobLogs(asked, metadata=client.metadata()) for _ in range(3)]
         for stream in stalled:
             await stream.initial_metadata()
-        while b"ares_streams_open 0.0" not in world.api.services.metrics():
-            await asyncio.sleep(0.01)
+        await world.without_streams()
         # They were cut off, and their places are not given back for nothing.
         assert await outcome(client, "JobService", "getJob", b"") == Code.RESOURCE_EXHAUSTED
         async with world.client() as another:

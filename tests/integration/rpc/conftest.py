@@ -1,3 +1,4 @@
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, replace
@@ -21,6 +22,12 @@ class RpcWorld:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.server.port}"
+
+    async def without_streams(self) -> None:
+        """Waits until no stream is counted."""
+        async with self.api.client("admin") as admin:
+            while "ares_streams_open 0" not in (await admin.get("/metrics")).text:
+                await asyncio.sleep(0.01)
 
     @contextlib.asynccontextmanager
     async def client(self, role: Role = "submitter", tenant: str = "acme") -> AsyncGenerator[RpcClient]:
