@@ -10,7 +10,7 @@ from ares.core.admit.admission import decide
 from ares.core.refusal import Admission
 from ares.model.job import (
     PRIORITIES,
-    Dataset,
+    DataInput,
     Gang,
     JobSpec,
     JobTerm,
@@ -117,7 +117,7 @@ SPECS = st.builds(
     job_affinity=st.one_of(st.just(()), st.just(()), st.just(()), NEAR.map(lambda one: (one,))),
     tolerations=rare((), (Toleration(key="spot"),)),
     residency=rare((), ("eu",)),
-    inputs=rare((), (Dataset(name="films"),)),
+    inputs=rare((), (DataInput(name="films"),)),
     expected_runtime_s=st.sampled_from([None, None, 150.0, 500.0]),
     deadline_at=rare(None, NOW + 2000.0),
     team=rare(None, "red"),

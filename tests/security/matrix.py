@@ -1,6 +1,7 @@
 """The authorisation matrix of the threat model, written down a second time and by hand: nothing here is taken from the
 table in the code, so that a mistake there does not hide itself."""
 
+import hashlib
 from typing import Any, Final, Literal, NamedTuple
 
 # What a request is about: something of the asker's tenant, of another one, or nothing that exists.
@@ -40,6 +41,9 @@ _ROWS: Final = {
     "policies":      "333 333 y44 333 yy4 yy4",
     "secrets":       "333 y44 y44 333 333 yy4",
     "secret list":   "333 y3y y3y 333 333 yyy",
+    "data list":     "y3y y3y y3y 333 333 yyy",
+    "data read":     "y44 y44 y44 333 333 yy4",
+    "data":          "333 y44 y44 333 333 yy4",
     "cron list":     "y3y y3y y3y 333 333 yyy",
     "cron read":     "y44 y44 y44 333 333 yy4",
     "crons":         "333 y44 y44 333 333 yy4",
@@ -79,6 +83,8 @@ class Verb(NamedTuple):
 
 
 POLICY: Final = {"when": "job.gpus > 8", "action": "warn", "message": "many GPUs"}
+# The digest of a manifest without files.
+EMPTY: Final = hashlib.sha256(b'{"entries":[]}').hexdigest()
 JOB: Final = {"command": ["true"], "name": "train"}
 SHARED: Final = Verb("everyone")
 SELF: Final = Verb("self")
@@ -106,6 +112,12 @@ VERBS: Final[dict[str, Verb]] = {
     "getFlow": Verb("read job", "flow"),
     "cancelFlow": Verb("steer mine", "flow"),
     "retryFlow": Verb("steer mine", "flow"),
+    "listDatasets": Verb("data list"),
+    "getDataset": Verb("data read", "dataset"),
+    "getDatasetManifest": Verb("data read", "dataset"),
+    "getDatasetParts": Verb("data read", "dataset", body={"version": EMPTY, "parts": []}),
+    "putDataset": Verb("secret list", "thing", body={"entries": []}),
+    "deleteDataset": Verb("data", "dataset"),
     "listCrons": Verb("cron list"),
     "getCron": Verb("cron read", "cron"),
     "putCron": Verb("secret list", "thing", body={"schedule": "0 0 * * *", "spec": JOB}),

@@ -31,6 +31,7 @@ MADE: dict[str, tuple[str, str, dict[str, Any]]] = {
     "user": ("POST", "/v1/users", {"role": "viewer"}),
     "policy": ("PUT", "/v1/policies/{name}", POLICY),
     "secret": ("PUT", "/v1/secrets/{name}", {"value": "not-a-secret"}),
+    "dataset": ("PUT", "/v1/datasets/{name}", {"entries": []}),
     "cron": ("PUT", "/v1/crons/{name}", {"schedule": "0 0 * * *", "spec": {"command": ["true"]}}),
     "channel": ("PUT", "/v1/channels/{name}", {"kind": "email", "to": ["ops@example.org"]}),
     "alert": ("", "", {}),

@@ -23,9 +23,11 @@ from ares.agent.link.run_right import RunRight
 from ares.agent.link.session import Conversation
 from ares.agent.settings import AgentSettings
 from ares.agent.staging.cache import NodeCache
+from ares.agent.staging.dataset_shelf import DatasetShelf
 from ares.agent.staging.environments import Environments
 from ares.agent.staging.image_store import ImageStore
 from ares.agent.staging.images import Images
+from ares.agent.staging.inputs import StagedInputs
 from ares.agent.staging.preparation import Preparation
 from ares.agent.staging.stager import Stager
 from ares.agent.transfer.transfers import Transfers
@@ -90,6 +92,7 @@ class Agent:
         # All attempts together: the control plane has others to serve.
         self._asking = asyncio.Semaphore(_ASKING_MAX)
         self._cache = NodeCache(state_dir / "cache", self._settings.cache_bytes_max)
+        self._datasets = DatasetShelf(state_dir / "cache", self._settings.dataset_bytes_max)
         self._images = ImageStore(state_dir / "cache", self._settings.image_limits)
         # By which all bulk bytes of this node go.
         self.transfers = Transfers(clock, self._settings.link_bytes_per_s)
@@ -176,15 +179,17 @@ class Agent:
                 raise outcome
 
     def _preparation(self) -> Preparation:
-        settings, stager = self._settings, None
+        settings, stager, inputs = self._settings, None, None
         if self._files is not None:
             self._cache.open()
+            self._datasets.open()
             stager = Stager(self._cache, partial(self._files.fetch, self._credential), self._clock, self.transfers)
+            inputs = StagedInputs(self._datasets, stager, self._mailbox)
         self._images.open()
         images = Images(self._images, stager, self._registry, settings.image_terms, self.transfers)
         state_dir = self._workspace.root.parent
         environments = Environments(state_dir, stager, self._executor, self._mailbox, settings)
-        return Preparation(stager, images, environments)
+        return Preparation(stager, images, environments, inputs)
 
     def _door(self, attempt: Attempt, uid: int | None) -> ChildDoor | None:
         """For a job that may submit jobs, and for its first rank."""

@@ -37,6 +37,8 @@ class AgentSettings:
     link_bytes_per_s: float = 0.0
     # Of files that were fetched for attempts and are kept for the next ones.
     cache_bytes_max: int = 20 << 30
+    # Of datasets that attempts read, kept for the next ones.
+    dataset_bytes_max: int = 100 << 30
     # What of images may be unpacked here, and which ones jobs may name.
     image_limits: ImageLimits = field(default_factory=ImageLimits)
     image_terms: ImageTerms = field(default_factory=ImageTerms)

@@ -1,4 +1,5 @@
-"""Projects: the files that clients ship for their jobs, as a manifest of paths and parts by their SHA-256."""
+"""Files that clients send, as a manifest of paths and parts by their SHA-256: projects, which jobs start with, and
+datasets, which they read."""
 
 from typing import Annotated, Literal
 
@@ -49,3 +50,67 @@ class PartsKept(Shown, frozen=True):
     """Digests of the parts that were sent, in their order, as the server computed them."""
 
     kept: tuple[str, ...]
+
+
+# ---- datasets
+
+
+# Parts that are asked for at once. The answer has as many of them as fit into it.
+PARTS_ASKED_MAX = 2048
+PARTS_ANSWER_BYTES = 16 * 1024 * 1024
+
+
+class DatasetVersionView(Shown, frozen=True):
+    """One version. `ref` names it for good."""
+
+    sha256: str
+    ref: str
+    files: int
+    bytes: int
+    at: float
+    by: str
+
+
+class DatasetView(Shown, frozen=True):
+    """A dataset with its versions, the newest first."""
+
+    name: str
+    ref: str
+    bytes: int
+    created_at: float
+    created_by: str
+    versions: tuple[DatasetVersionView, ...]
+
+
+class DatasetList(Shown, frozen=True):
+    datasets: tuple[DatasetView, ...]
+
+
+class PublishedDataset(Shown, frozen=True):
+    """What became of a manifest. It is the newest version of its dataset once nothing is missing."""
+
+    name: str
+    ref: str
+    sha256: str
+    files: int
+    bytes: int
+    kept: bool
+    # Digests of the parts to send before the same manifest is sent again.
+    missing: tuple[str, ...] = ()
+
+
+class RemovedDataset(Shown, frozen=True):
+    """What was removed, and which jobs that have not ended lack it now; some of them are named."""
+
+    name: str
+    versions: int
+    bytes: int
+    jobs: int = 0
+    named: tuple[str, ...] = ()
+
+
+class PartsBody(Record, frozen=True):
+    """Parts of one version, to be sent one after the other."""
+
+    version: Sha256
+    parts: Annotated[tuple[Sha256, ...], Meta(max_length=PARTS_ASKED_MAX)]

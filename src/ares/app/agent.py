@@ -90,6 +90,7 @@ def settings_of(config: Config, state_dir: Path) -> AgentSettings:
         workspace_bytes_max=config.node.sandbox.workspace_mib << 20,
         link_bytes_per_s=config.node.transfer.link_mbps * 1e6 / 8,
         cache_bytes_max=config.node.cache_mib << 20,
+        dataset_bytes_max=config.node.dataset_cache_mib << 20,
         image_limits=_image_limits(config.node.images),
         image_terms=ImageTerms(config.node.images.roots, tuple(str(path) for path in own_paths(config))),
         environment_bytes_max=config.node.python.cache_mib << 20,

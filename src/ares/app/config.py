@@ -101,6 +101,8 @@ class LimitsConfig(ServerLimits, frozen=True, kw_only=True, forbid_unknown_field
     output_mib_max: Annotated[int, Meta(ge=1, le=1 << 30)] = 100 * 1024
     # Of the files that a job starts with.
     project_mib_max: Annotated[int, Meta(ge=1, le=1 << 30)] = 20 * 1024
+    # Of one version of a dataset.
+    dataset_mib_max: Annotated[int, Meta(ge=1, le=1 << 30)] = 1 << 20
     log_mib_max: Annotated[int, Meta(ge=1, le=1 << 20)] = 64
     # What one tenant's logs and outputs may hold, each; never more than half of the disk they are on.
     tenant_log_mib_max: Annotated[int, Meta(ge=1, le=1 << 30)] = 50 * 1024
@@ -154,6 +156,8 @@ class NodeConfig(Section, frozen=True):
     notice_file: str = ""
     # Files of projects that jobs here started with, kept for the next ones; the longest unused go first.
     cache_mib: Annotated[int, Meta(ge=1, le=1 << 30)] = 20 * 1024
+    # Files of datasets that jobs here have read, kept for the next ones; the longest unused go first.
+    dataset_cache_mib: Annotated[int, Meta(ge=1, le=1 << 30)] = 100 * 1024
     # Of the directory that a tenant's jobs keep between them, $ARES_CACHE_DIR.
     tenant_cache_mib: Annotated[int, Meta(ge=1, le=1 << 30)] = 20 * 1024
     tenant_cache_files: Annotated[int, Meta(ge=1, le=1 << 40)] = 1_000_000

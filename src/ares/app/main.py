@@ -22,7 +22,7 @@ COMMANDS = {
     "exec": "enter", "attach": "enter", "shell": "shell", "jupyter": "shell", "cp": "copy",
     "port-forward": "forward", "top": "top",
     "cancel": "steer", "hold": "steer", "release": "steer", "retry": "steer", "update": "steer",
-    "requeue": "steer", "cron": "cron", "flow": "flow",
+    "requeue": "steer", "cron": "cron", "flow": "flow", "data": "data",
     "explain": "explain", "trace": "trace", "plan": "plan", "prio": "prio", "sla": "sla",
     "predict": "predict", "why-preempted": "preempted", "replay": "replay", "usage": "usage", "events": "events",
     "nodes": "nodes",

@@ -120,6 +120,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         keep_s=config.limits.keep_days * 86_400,
         output_bytes_max=config.limits.output_mib_max << 20,
         project_bytes_max=config.limits.project_mib_max << 20,
+        dataset_bytes_max=config.limits.dataset_mib_max << 20,
         log_bytes_max=config.limits.log_mib_max << 20,
         timing=config.timing,
         audit_required=config.audit.required,

@@ -88,6 +88,7 @@ from ares.control.state.write_probe import WriteProbe
 from ares.control.submit.arrays import Arrays, Expanding
 from ares.control.submit.cron_loop import CronLoop
 from ares.control.submit.crons import Crons
+from ares.control.submit.datasets import Datasets
 from ares.control.submit.draft import Drafting, Room
 from ares.control.submit.estimates import Estimates
 from ares.control.submit.oom_growth import OomGrowth
@@ -248,6 +249,9 @@ class Replica:
         self.updates = Updates(view, self.transitions, drafting, deadlines, admissions, clock)
         self._growth = OomGrowth(view, self.updates)
         self.projects = Projects(ports.projects, telemetry, terms.project_bytes_max)
+        self.datasets = Datasets(
+            store, view, ports.projects, self.projects, counting, clock, ports.rng, terms.dataset_bytes_max
+        )
         submit = Submit(
             store, writer, view, deadlines, drafting, self.expanding, admissions, self.projects, self.alerts, telemetry,
             clock,

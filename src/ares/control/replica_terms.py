@@ -9,6 +9,7 @@ from ares.control.scheduler.loop import LINGER_S
 from ares.control.scheduler.planner_link import PACE, PlannerPace
 from ares.control.scheduler.plugins import NO_PLUGINS, Loaded
 from ares.control.scheduler.retries import RETRIES_PER_MINUTE
+from ares.control.submit.datasets import DATASET_BYTES_MAX
 from ares.control.submit.projects import PROJECT_BYTES_MAX
 from ares.core.access.certificates import LIFE_S
 from ares.model.access import Provider
@@ -84,6 +85,7 @@ class ReplicaTerms:
     output_bytes_max: int = OUTPUT_BYTES_MAX
     # Of the files that a job starts with.
     project_bytes_max: int = PROJECT_BYTES_MAX
+    dataset_bytes_max: int = DATASET_BYTES_MAX
     # Of what one rank of an attempt writes.
     log_bytes_max: int = LOG_BYTES_MAX
     timing: Timing = DEFAULT

@@ -26,6 +26,7 @@ TENANTS = "/tenants/"
 USERS = "/users/"
 SECRETS = "/secrets/"
 CRONS = "/crons/"
+DATASETS = "/datasets/"
 # By the digest of the identity that a provider vouches for.
 IDENTITIES = "/identities/"
 # Nodes and clusters by their certificates, "/machines/node/NAME".
@@ -151,6 +152,10 @@ def secret(tenant_name: str, name: str) -> str:
 
 def cron(tenant_name: str, name: str) -> str:
     return f"{CRONS}{tenant_name}/{name}"
+
+
+def dataset(tenant_name: str, name: str) -> str:
+    return f"{DATASETS}{tenant_name}/{name}"
 
 
 def leader(cluster: str) -> str:

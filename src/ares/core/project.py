@@ -1,6 +1,7 @@
 """Whether a manifest describes a tree of files that can be unpacked safely. Its sender is not believed."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -49,7 +50,7 @@ def manifest_flaw(manifest: ProjectManifest, bytes_max: int) -> str:
             folders.add(entry.path)
         before, total = entry.path, total + entry.size
         if total > bytes_max:
-            return f"its files take more than the {bytes_max:,} bytes that a project may have"
+            return f"its files take more than {bytes_max:,} bytes, the limit"
     return ""
 
 
@@ -95,6 +96,24 @@ def parts_of(manifest: ProjectManifest) -> Iterator[tuple[Sha256, int]]:
         for part in entry.parts:
             yield part, min(PART_BYTES, left)
             left -= PART_BYTES
+
+
+class PartPlace(NamedTuple):
+    """Where the bytes of a part belong."""
+
+    path: str
+    at: int
+    size: int
+
+
+def places_of(manifest: ProjectManifest) -> dict[Sha256, list[PartPlace]]:
+    """All places of each part: equal bytes may be in several files, and several times in one."""
+    found: dict[Sha256, list[PartPlace]] = {}
+    for entry in manifest.entries:
+        for number, part in enumerate(entry.parts):
+            at = number * PART_BYTES
+            found.setdefault(part, []).append(PartPlace(entry.path, at, min(PART_BYTES, entry.size - at)))
+    return found
 
 
 def _entry_flaw(entry: ProjectEntry, folders: set[str]) -> str:

@@ -12,7 +12,7 @@ AdmissionCode = Literal[
     "gpu-memory-without-gpus", "gpu-model-without-gpus",
     "flow-cycle", "flow-invalid",
     "gap-not-preemptible", "gpu-share-without-gpus", "image-invalid", "image-not-shipped",
-    "input-ref", "job-affinity-empty", "labels-too-many",
+    "dataset-unknown", "input-invalid", "input-ref", "job-affinity-empty", "labels-too-many",
     "need-invalid", "need-unknown", "need-unsupported", "needs-too-many", "not-utf8",
     "notify-on-array", "notify-unknown", "nvlink-without-gpus", "policy-rejected",
     "project-and-workdir", "project-unknown", "python-invalid",
@@ -31,6 +31,7 @@ RecordCode = Literal[
     "project-invalid", "project-too-much",
     "quota-invalid",
     "cron-invalid", "crons-full",
+    "dataset-in-use", "dataset-invalid", "datasets-full",
     "reservation-invalid", "reservation-no-room", "reservation-conflict",
     "secret-invalid", "secret-conflict", "secrets-full", "secrets-key",
 ]  # fmt: skip

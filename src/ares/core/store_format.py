@@ -19,8 +19,9 @@ from ares.model.base import Record
 # jobs that wait for a person, a time or other jobs (WAITING, SKIPPED, JobState.needs_met, JobState.flow),
 # and what a job asks for by now (JobState.update). Format 4: jobs that have waited as long as they were to
 # (JobState.needs_overdue). Format 5: ranks that failed while it is not decided by which of them (JobState.failing), and
-# what starts a job's processes (JobSpec.runtime).
-FORMAT: Final = 5
+# what starts a job's processes (JobSpec.runtime). Format 6: datasets, whose files an older leader would remove, and
+# which of them a job is given (DataInput.from_).
+FORMAT: Final = 6
 
 
 class StoreFormat(Record, frozen=True):

@@ -16,7 +16,7 @@ Permission = Literal[
     "priority:exceed",
     "tenants:read", "tenants:admin", "users:read", "users:admin", "tokens:admin",
     "quota:read", "quota:admin", "policies:read", "policies:admin", "secrets:read", "secrets:admin",
-    "crons:read", "crons:admin",
+    "crons:read", "crons:admin", "datasets:read", "datasets:admin",
     "audit:read", "alerts:admin",
     "nodes:read", "nodes:admit", "clusters:admin", "profile:admin", "reservations:admin", "metrics:read", "store:admin",
     "agent:link", "cluster:link", "machines:join",

@@ -24,6 +24,7 @@ NumaPolicy = Literal["none", "preferred", "required"]
 # From the tightest to the widest: GPUs joined by NVLink, one machine, one rack, one zone, one region.
 TopologyLevel = Literal["nvlink", "node", "rack", "zone", "region"]
 TOPOLOGY_LEVELS: tuple[TopologyLevel, ...] = ("nvlink", "node", "rack", "zone", "region")
+InputMode = Literal["cache", "copy", "stream"]
 TermOp = Literal["in", "not-in", "exists", "absent", "gt", "lt"]
 
 Arg = Annotated[str, Meta(max_length=131_072, pattern=r"^[^\x00]*$(?!\n)")]
@@ -148,11 +149,16 @@ class Toleration(Record, frozen=True):
     value: LabelValue | None = None
 
 
-class Dataset(Record, frozen=True):
-    """Data the job reads: being near it counts by its size."""
+class DataInput(Record, frozen=True):
+    """Data the job reads: being near it counts by its size. With `from` it is staged on the node before the job starts,
+    and its directory is in $ARES_INPUT_<NAME>."""
 
     name: Name
     size_mib: Annotated[int, Meta(ge=1, le=1 << 40)] = 1
+    # "ares://datasets/NAME", its newest version at submission, or "ares://datasets/NAME@sha256:DIGEST".
+    from_: InputRef | None = field(name="from", default=None)
+    # From the node's cache, read-only; or a copy of the attempt's own, which it may change.
+    mode: InputMode = "cache"
 
 
 class Preemption(Record, frozen=True):
@@ -288,7 +294,7 @@ class JobSpec(Record, frozen=True):
     tolerations: Annotated[tuple[Toleration, ...], Meta(max_length=32)] = ()
     # Regions the job may run in; none named means anywhere.
     residency: Annotated[tuple[LabelValue, ...], Meta(max_length=64)] = ()
-    inputs: Annotated[tuple[Dataset, ...], Meta(max_length=64)] = ()
+    inputs: Annotated[tuple[DataInput, ...], Meta(max_length=64)] = ()
     # Wall-clock seconds since the epoch by which the job should have ended.
     deadline_at: Annotated[float, Meta(ge=0.0, le=1e11)] | None = None
     preemption: Preemption = Preemption()
@@ -341,4 +347,15 @@ def projects_of(spec: JobSpec) -> tuple[Sha256, ...]:
     """Digests of all shipped files that the job needs."""
     image = None if spec.image is None else spec.image.project
     built = None if spec.python is None else spec.python.project
-    return tuple(project for project in (spec.project, image, built) if project is not None)
+    found = tuple(project for project in (spec.project, image, built) if project is not None)
+    return (*found, *staged_of(spec).values()) if spec.inputs else found
+
+
+# Between a dataset's name and the digest of one of its versions.
+VERSION_MARK = "@sha256:"
+
+
+def staged_of(spec: JobSpec) -> dict[str, Sha256]:
+    """Digests of the manifests of the datasets that are staged for the job, by the input's name."""
+    named = ((given.name, given.from_.partition(VERSION_MARK)[2]) for given in spec.inputs if given.from_ is not None)
+    return {name: digest for name, digest in named if digest}

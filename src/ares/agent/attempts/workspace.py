@@ -72,6 +72,11 @@ class Folder(msgspec.Struct, frozen=True, gc=False):
         return f"{self.path}/ended.json"
 
     @property
+    def inputs(self) -> str:
+        """Of a job with inputs: a name for each."""
+        return f"{self.path}/inputs"
+
+    @property
     def secrets(self) -> str:
         return f"{self.path}/secrets"
 

@@ -1,26 +1,36 @@
-"""What an attempt needs on its node before its process starts: its files, its image, its Python environment."""
+"""What an attempt needs on its node before its process starts: files, image, Python environment, inputs."""
 
 import msgspec
 
 from ares.agent.attempts.attempt import Attempt
 from ares.agent.staging.environments import Environments
 from ares.agent.staging.images import Images
+from ares.agent.staging.inputs import StagedInputs
 from ares.agent.staging.stager import Stager, StagingFailed
-from ares.model.job import JobSpec
+from ares.model.job import JobSpec, staged_of
 from ares.ports.executor import Launch
 
 
 class Preparation:
     """One for all attempts of a node. Its parts are None where there can be none."""
 
-    def __init__(self, stager: Stager | None, images: Images | None, environments: Environments | None = None) -> None:
+    def __init__(
+        self,
+        stager: Stager | None,
+        images: Images | None,
+        environments: Environments | None = None,
+        inputs: StagedInputs | None = None,
+    ) -> None:
         self._stager = stager
         self._images = images
         self._environments = environments
+        self._inputs = inputs
 
     @staticmethod
     def needed(spec: JobSpec) -> bool:
-        return spec.project is not None or spec.image is not None or spec.python is not None
+        if spec.project is not None or spec.image is not None or spec.python is not None:
+            return True
+        return bool(spec.inputs and staged_of(spec))
 
     async def prepare(self, attempt: Attempt, launch: Launch) -> Launch:
         """The launch with all that the attempt asked for. Raises StagingFailed, and NotWanted when it is to end."""
@@ -39,6 +49,10 @@ class Preparation:
             if self._environments is None:
                 raise StagingFailed("this node has no Python environments")
             launch = await self._environments.dress(attempt, launch)
+        if start.spec.inputs and staged_of(start.spec):
+            if self._inputs is None:
+                raise StagingFailed("this node cannot fetch datasets")
+            launch = await self._inputs.dress(attempt, launch)
         return msgspec.structs.replace(launch, deadline=attempt.deadline)
 
     def ended(self, attempt: Attempt) -> None:
@@ -48,3 +62,5 @@ class Preparation:
             attempt.image = None
         if self._environments is not None:
             self._environments.release(attempt)
+        if self._inputs is not None:
+            self._inputs.release(attempt)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
@@ -79,7 +79,7 @@ class Stager:
         tenant = start.ref.tenant
         try:
             async with self._turn(tenant, project):
-                manifest = await self._manifest(start, project)
+                manifest = await self.manifest(start, project)
                 parts = dict(parts_of(manifest))
                 with self._cache.pinned(tenant, parts):
                     await self._fill(start, project, parts, manifest, wanted)
@@ -95,7 +95,8 @@ class Stager:
             self._turns = {key: lock for key, lock in self._turns.items() if lock.locked()}
         return self._turns.setdefault((tenant, project), asyncio.Lock())
 
-    async def _manifest(self, start: Start, project: str) -> ProjectManifest:
+    async def manifest(self, start: Start, project: str) -> ProjectManifest:
+        """Raises StagingFailed, LinkRefused and OSError."""
         tenant = start.ref.tenant
         raw = await in_thread(lambda: self._known(tenant, project))
         if raw is None:
@@ -107,7 +108,7 @@ class Stager:
         try:
             return await in_thread(lambda: read_manifest(raw, _PROJECT_BYTES_MAX))
         except ManifestFlaw as flaw:
-            raise StagingFailed(f"the project cannot be unpacked: {flaw}", lasting=True) from None
+            raise StagingFailed(f"its files cannot be unpacked: {flaw}", lasting=True) from None
 
     def _known(self, tenant: str, project: str) -> bytes | None:
         """The manifest in the cache. A damaged one is fetched again, and replaced."""
@@ -131,13 +132,10 @@ class Stager:
             raise StagingFailed(
                 f"it needs {needed >> 20:,} MiB of this node's disk for its files, and {free >> 20:,} MiB are free"
             )
-        # A tenant that has to wait for its turn asks for no more than it may have then.
-        most = _TURN_BYTES if self._transfers.limited(tenant) else _FETCH_BYTES
-        for some in _requests(lacking, most):
+        for some in self.requests(tenant, lacking):
             if not wanted():
                 raise NotWanted
-            await self._transfers.take(tenant, "fetch", sum(lacking[sha256] for sha256 in some))
-            for piece in await self._pieces(start, project, some):
+            for piece in await self.parts(start, project, some):
                 await self._add(tenant, piece)
 
     async def _add(self, tenant: str, piece: FetchPiece) -> None:
@@ -148,8 +146,19 @@ class Stager:
         found = hashlib.sha256(piece.data).hexdigest()
         if piece.trouble or found != piece.sha256:
             why = piece.trouble or f"it came with the digest {found}"
-            raise StagingFailed(f"part {piece.sha256[:12]} of the project cannot be had: {why}")
+            raise StagingFailed(f"part {piece.sha256[:12]} of its files cannot be had: {why}")
         self._cache.add(tenant, piece.sha256, piece.data)
+
+    def requests(self, tenant: str, parts: Mapping[str, int]) -> Iterator[dict[str, int]]:
+        """Parts that are asked for together, with their sizes. A tenant that has to wait for its turn asks for no more
+        than it may have then."""
+        most = _TURN_BYTES if self._transfers.limited(tenant) else _FETCH_BYTES
+        return ({sha256: parts[sha256] for sha256 in some} for some in _requests(parts, most))
+
+    async def parts(self, start: Start, project: str, sizes: Mapping[str, int]) -> list[FetchPiece]:
+        """Parts with these sizes, when it is the tenant's turn. Raises StagingFailed and LinkRefused."""
+        await self._transfers.take(start.ref.tenant, "fetch", sum(sizes.values()))
+        return await self._pieces(start, project, tuple(sizes))
 
     async def _pieces(self, start: Start, project: str, parts: tuple[str, ...]) -> list[FetchPiece]:
         """All pieces of one request, asked for again while the connection breaks."""
@@ -165,7 +174,7 @@ class Stager:
                 if self._transfers.stays_away(tenant, CONTROL_PLANE):
                     continue
                 if (pause_s := next(pauses_s, None)) is None:
-                    raise StagingFailed(f"the project cannot be fetched: {error}") from None
+                    raise StagingFailed(f"its files cannot be fetched: {error}") from None
                 await self._clock.sleep(pause_s)
 
     async def _asked(self, request: FetchRequest) -> list[FetchPiece]:
@@ -176,7 +185,7 @@ class Stager:
         return found
 
 
-def _requests(parts: dict[str, int], bytes_max: int) -> Iterator[tuple[str, ...]]:
+def _requests(parts: Mapping[str, int], bytes_max: int) -> Iterator[tuple[str, ...]]:
     some, size = list[str](), 0
     for sha256, own in parts.items():
         if some and (size + own > bytes_max or len(some) == FETCH_PARTS_MAX):

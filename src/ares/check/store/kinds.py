@@ -14,6 +14,7 @@ from ares.model.access import BootstrapRecord, IdentityRecord, TenantRecord, Tok
 from ares.model.alert import AlertRecord, ChannelRecord
 from ares.model.audit import AuditHead, AuditKey
 from ares.model.cron import CronRecord
+from ares.model.dataset import DatasetRecord
 from ares.model.job import JobSpec
 from ares.model.node import AuthorityRecord, MachineRecord, NodeLease, NodeRecord, RemovedNode
 from ares.model.policy import PolicyRecord
@@ -50,7 +51,7 @@ class Format(msgspec.Struct, frozen=True):
 
 
 # The newest that these checks know.
-KNOWN_FORMAT = 5
+KNOWN_FORMAT = 6
 
 
 class Whose(NamedTuple):
@@ -124,7 +125,7 @@ def _of_tenant(tail: str, record: object) -> bool:
     return all(tail.partition("/"))
 
 
-def _user(tail: str, user: UserRecord | SecretRecord) -> bool:
+def _user(tail: str, user: UserRecord | SecretRecord | DatasetRecord) -> bool:
     return tail == f"{user.tenant}/{user.name}"
 
 
@@ -196,6 +197,7 @@ TENANTS = RecordKind("/tenants/", TenantRecord, _field("name"))
 USERS = RecordKind("/users/", UserRecord, _user)
 SECRETS = RecordKind("/secrets/", SecretRecord, _user)
 CRONS = RecordKind("/crons/", CronRecord, _user)
+DATASETS = RecordKind("/datasets/", DatasetRecord, _user)
 IDENTITIES = RecordKind("/identities/", IdentityRecord, _digest)
 MACHINES = RecordKind("/machines/", MachineRecord, _machine)
 AUTHORITY = RecordKind("/authority", AuthorityRecord, _any)
@@ -225,6 +227,6 @@ PER_JOB = (SPECS, STATES, EVENTS, RESULTS, PROGRESS, ARRAYS, RETRIES)
 # Of the platform as a whole, and few.
 OF_ALL = (
     NODES, LEASES, REMOVED, TOKENS, TENANTS, USERS, SECRETS, IDENTITIES, LEADERS, PROFILES, RESERVATIONS, BOOKINGS,
-    CRONS, PREDICTIONS, MODEL, EPOCH, FORMAT, SETTLED, BOOTSTRAP, CLOCK, PROOF, MACHINES, AUTHORITY, POLICIES,
+    CRONS, DATASETS, PREDICTIONS, MODEL, EPOCH, FORMAT, SETTLED, BOOTSTRAP, CLOCK, PROOF, MACHINES, AUTHORITY, POLICIES,
     POLICY_HISTORY, ALERTS, NOTICES, CHANNELS, FLOWS, QUOTAS, ADMISSIONS, SPENT, METERS, AUDIT_HEADS, AUDIT_KEYS,
 )  # fmt: skip

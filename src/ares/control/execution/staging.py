@@ -9,11 +9,12 @@ import msgspec
 
 from ares.api.projects import ProjectManifest
 from ares.control.state.view import View
+from ares.core.dataset import parse_ref
 from ares.core.lifecycle.ranks import place_of
 from ares.core.project import parts_of
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
-from ares.model.job import projects_of
+from ares.model.job import JobSpec, projects_of, staged_of
 from ares.model.link import FetchPiece, FetchRequest
 from ares.model.state import BOUND
 from ares.ports.projects import ProjectFiles
@@ -43,6 +44,8 @@ class Staging:
             project = self._project(who, asked)
         if project is None or self._files is None:
             return _NOT_GRANTED
+        if (gone := self._removed(asked, project)) is not None:
+            return gone
         try:
             if not asked.parts:
                 return _whole(project, await self._files.manifest(tenant, project))
@@ -67,6 +70,20 @@ class Staging:
             return spec.project
         return asked.project if asked.project in projects_of(spec) else None
 
+    def _removed(self, asked: FetchRequest, project: str) -> Refusal | None:
+        """Why the job cannot have a dataset that it was given: it was removed since."""
+        spec = self._view.spec(self._view.entries[asked.ref.job].state)
+        if spec is None or not spec.inputs or project not in staged_of(spec).values():
+            return None
+        tenant, refs = asked.ref.tenant, _refs_to(spec, project)
+        for name in refs:
+            record = self._view.kept.datasets.get(f"{tenant}/{name}")
+            if record is not None and record.version(project) is not None:
+                return None
+        message = f"dataset {refs[0]}@sha256:{project[:12]} was removed after the job was submitted"
+        fix = f"publish it again, `ares data put DIR {refs[0]}`, and submit the job again"
+        return Refusal(code="not-found", message=message, fix=fix)
+
     async def _parts(self, files: ProjectFiles, tenant: str, project: str) -> frozenset[str]:
         known = self._known.pop((tenant, project), None)
         if known is None:
@@ -85,6 +102,12 @@ class Staging:
                 return
             self._telemetry.count("ares_staged_bytes_total", len(data))
             yield FetchPiece(sha256=sha256, data=data)
+
+
+def _refs_to(spec: JobSpec, project: str) -> list[str]:
+    """Names of the datasets of which the job is given this version."""
+    refs = (parse_ref(given.from_) for given in spec.inputs if given.from_ is not None)
+    return [ref.name for ref in refs if ref.sha256 == project]
 
 
 def _named(manifest: bytes) -> frozenset[str]:

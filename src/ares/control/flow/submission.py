@@ -189,13 +189,12 @@ class FlowSubmission:
                 await breathe()
             named = spec if spec.name == name else replace(spec, name=name)
             checked = self._drafting.check(who, SubmitRequest(spec=named), in_flow=True)
-            if not isinstance(checked, Refusal) and taken:
-                checked = checked._replace(no=None)
-            kept = checked if isinstance(checked, Refusal) else self._drafting.kept(checked)
-            if isinstance(kept, Refusal) or isinstance(checked, Refusal):
-                no = kept if isinstance(kept, Refusal) else checked
-                assert isinstance(no, Refusal)
-                return _of_job(name, no)
+            if isinstance(checked, Refusal):
+                return _of_job(name, checked)
+            checked = checked._replace(no=None) if taken else checked
+            kept = self._drafting.kept(await self._submit.inputs.given(checked) if spec.inputs else checked)
+            if isinstance(kept, Refusal):
+                return _of_job(name, kept)
             size = len(self._encode(kept[0]))
             if size > VALUE_BYTES_MAX:
                 message = f"job {name!r} takes {size:,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"

@@ -11,7 +11,18 @@ from ares.core import keys
 from ares.core.capacity.holding import Holding
 from ares.core.lifecycle.updates import in_force
 from ares.core.quota.asked import asked_by, units_of
-from ares.core.quota.counts import CountedUse, Counts, QuotaLevel, apart, is_live, levels_of, live, overrun, to_come
+from ares.core.quota.counts import (
+    TENANT,
+    CountedUse,
+    Counts,
+    QuotaLevel,
+    apart,
+    is_live,
+    levels_of,
+    live,
+    overrun,
+    to_come,
+)
 from ares.core.quota.measures import add, month_end, month_of, times
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, ArrayRecord, FlowRecord, JobState
@@ -38,6 +49,8 @@ class Counting:
         self._bound: dict[str, set[str]] = {}
         self._overruns: dict[str, tuple[float, _Sums]] = {}
         self._moves: dict[str, int] = {}
+        # Bytes of datasets by tenant, None until they are asked for after a change.
+        self._datasets: dict[str, int] | None = None
         # Tenants whose counts were found wrong, and no recount has agreed with them since.
         self.doubted: set[str] = set()
         # Tasks of an array come one after the other.
@@ -63,15 +76,26 @@ class Counting:
         counts, now = self.counts(tenant), self._clock.wall()
         month, overruns = month_of(now), self._overrun(tenant, now)
         forgotten = self._view.kept.spent.get(f"{tenant}/{month}")
+        published = self._published(tenant)
 
         def of_level(level: QuotaLevel) -> dict[str, int]:
             found = counts.used(level, month)
+            if published and level == TENANT:
+                add(found, {"storage": published})
             add(found, overruns.get(level, {}))
             if forgotten is not None:
                 add(found, forgotten.levels.get(str(level), {}))
             return found
 
         return of_level
+
+    def _published(self, tenant: str) -> int:
+        """Bytes of the tenant's datasets, each version with all of its own."""
+        if self._datasets is None:
+            self._datasets = {}
+            for record in self._view.kept.datasets.values():
+                self._datasets[record.tenant] = self._datasets.get(record.tenant, 0) + record.bytes
+        return self._datasets.get(tenant, 0)
 
     def frees_in_s(self, tenant: str, level: QuotaLevel, measure: str, needs: int, frees: str) -> float | None:
         """In how many seconds so many units will be free by the plan; None when that is unknown."""
@@ -166,6 +190,8 @@ class Counting:
             counts.put(flow.id, CountedUse(levels_of(flow.team, flow.submitted_by), dict(flow.asked)))
 
     def _on_delta(self, delta: Delta) -> None:
+        if delta.relisted or keys.DATASETS in delta.kept:
+            self._datasets = None
         if delta.relisted:
             self._counts.clear()
             self._bound.clear()

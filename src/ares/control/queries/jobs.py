@@ -308,8 +308,9 @@ def _seen_by(who: Principal, detail: JobDetail) -> JobDetail:
     if scope_of(who, "jobs:read") != "facts":
         return detail
     spec = msgspec.structs.replace(
-        detail.spec, command=(NOT_SHOWN,), env={}, workdir=None, project=None, image=None, labels={}, input_refs=()
-    )
+        detail.spec, command=(NOT_SHOWN,), env={}, workdir=None, project=None, image=None, labels={}, input_refs=(),
+        inputs=(),
+    )  # fmt: skip
     result = None if detail.result is None else msgspec.structs.replace(detail.result, value=None, outputs=())
     state = msgspec.structs.replace(detail.state, outputs=())
     return msgspec.structs.replace(detail, spec=spec, state=state, result=result, progress=None, children=())

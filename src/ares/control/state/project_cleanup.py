@@ -1,8 +1,8 @@
 """Removes projects that no job needs any more. Leader only.
 
 A project stays while the records of a job that names it stay, also of one that has ended: it may be run again. So it
-does while a schedule names it. After that, and when no job ever came, it stays for a day after it was last shipped.
-Parts of an upload that was never finished stay for a day, too.
+does while a schedule or a dataset names it. After that, and when no job ever came, it stays for a day after it was last
+shipped. Parts of an upload that was never finished stay for a day, too.
 """
 
 import re
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 _LOOK_EVERY_S = 3600.0
 KEPT_S = 86_400.0
 # In a specification as it is stored. In a text of the job each quotation mark has a backslash before it.
-_PROJECT = re.compile(rb'"project":"([0-9a-f]{64})"')
+_PROJECT = re.compile(rb'(?:"project":"|"from":"ares://datasets/[a-z0-9._-]+@sha256:)([0-9a-f]{64})"')
 
 
 class ProjectCleanup:
@@ -83,4 +83,6 @@ class ProjectCleanup:
         await self._view.catch_up()
         for cron in self._view.kept.crons.values():
             named.update(project.encode() for project in projects_of(cron.spec))
+        for dataset in self._view.kept.datasets.values():
+            named.update(version.sha256.encode() for version in dataset.versions)
         return named

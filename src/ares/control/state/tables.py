@@ -10,6 +10,7 @@ from ares.model.access import IdentityRecord, TenantRecord, TokenRecord, UserRec
 from ares.model.alert import AlertRecord, ChannelRecord
 from ares.model.audit import AuditHead, AuditKey
 from ares.model.cron import CronRecord
+from ares.model.dataset import DatasetRecord
 from ares.model.isolation import Isolation
 from ares.model.node import MachineRecord
 from ares.model.policy import PolicyRecord
@@ -79,6 +80,7 @@ class Tables:
         # By "tenant/name".
         self.secrets = Table(keys.SECRETS, SecretRecord)
         self.crons = Table(keys.CRONS, CronRecord)
+        self.datasets = Table(keys.DATASETS, DatasetRecord)
         # By tenant.
         self.quotas = Table(keys.QUOTAS, QuotaRecord)
         self.admissions = Table(keys.ADMISSIONS, AdmissionRecord)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ares.api.jobs import CronBody, CronView
 from ares.control.state.records import Records, same, unchanged
 from ares.control.state.view import View
+from ares.control.submit.inputs import InputVersions
 from ares.control.submit.projects import Projects
 from ares.core import keys
 from ares.core.access.table import reaches
@@ -50,6 +51,7 @@ class Crons:
         self._records = Records(store, view)
         self._view = view
         self._projects = projects
+        self._inputs = InputVersions(view)
         self._clock = clock
 
     async def list(self, who: Principal) -> tuple[CronView, ...]:
@@ -64,7 +66,11 @@ class Crons:
 
     async def put(self, who: Principal, name: str, body: CronBody) -> CronView | Refusal:
         """Makes a schedule, or gives one another job and other times; what came of it so far is kept."""
-        no = self._unfit(who, body) or await self._projects.unknown(who.tenant, body.spec)
+        if (no := self._unfit(who, body)) is not None:
+            return no
+        # Only looked for: each job of it is given the newest version there is by then.
+        found = await self._inputs.resolved(who.tenant, body.spec)
+        no = found if isinstance(found, Refusal) else await self._projects.unknown(who.tenant, body.spec)
         if no is not None:
             return no
         key = keys.cron(who.tenant, name)

@@ -6,7 +6,7 @@ All of it is the tenant's own: what another tenant has sent is neither used nor 
 import asyncio
 import errno
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import structlog
 from msgspec.structs import replace
@@ -49,11 +49,17 @@ class Projects:
         except ManifestFlaw as flaw:
             fix = "leave it out by a line in .aresignore, or ship another directory with --workdir"
             return Refusal(code="project-invalid", message=str(flaw), fix=fix)
+        missing = await self.keep(tenant, answer.sha256, raw, parts)
+        return missing if isinstance(missing, Refusal) else replace(answer, kept=not missing, missing=missing)
+
+    async def keep(self, tenant: str, sha256: str, raw: bytes, parts: Mapping[str, int]) -> tuple[str, ...] | Refusal:
+        """Keeps a manifest when all its parts are here; the digests of those that are not."""
+        if self._files is None:
+            return _NOT_HERE
         try:
-            missing = await self._files.commit(tenant, answer.sha256, raw, parts)
+            return await self._files.commit(tenant, sha256, raw, parts)
         except OSError as error:
             return _no_room(error)
-        return replace(answer, kept=not missing, missing=missing)
 
     async def take(self, tenant: str, raw: bytes) -> PartsKept | Refusal:
         """Keeps parts: each as its length in four bytes, the highest first, and its bytes."""
@@ -112,7 +118,7 @@ def _no_room(error: OSError) -> Refusal:
     log.warning("project.not_kept", error=str(error))
     why = error.strerror or str(error)
     if error.errno == errno.EDQUOT:
-        fix = "ship less by lines in .aresignore; what old jobs shipped is removed when they are forgotten"
+        fix = "send less (projects: lines in .aresignore), or remove datasets; old jobs' projects go with their records"
         return Refusal(code="project-too-much", message=f"it cannot be kept: {why}", fix=fix)
     message = f"the control plane cannot keep it now: {why}"
     return Refusal(code="store-full", message=message, fix="have the operator free some space there", retry_after_s=5.0)

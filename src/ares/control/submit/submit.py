@@ -27,6 +27,7 @@ from ares.control.submit.draft import (
     unacknowledged,
     unwritten,
 )
+from ares.control.submit.inputs import InputVersions
 from ares.control.submit.parents import ParentChecks
 from ares.control.submit.projects import Projects
 from ares.control.submit.quota_gate import Admissions, CreatedJob, Outcome, SeenRequest
@@ -70,6 +71,7 @@ class Submit:
         self._expanding = expanding
         self._admissions = admissions
         self._parents = ParentChecks(view)
+        self.inputs = InputVersions(view)
         self._projects = projects
         self._alerts = alerts
         self._raising: set[asyncio.Task[None]] = set()
@@ -118,9 +120,8 @@ class Submit:
             found = self._drafting.check(who, request)
             if isinstance(found, Refusal):
                 outcomes[place] = found
-            elif projects_of(request.spec) and found.no is None:
-                no = await self._projects.unknown(who.tenant, request.spec)
-                checked.append((place, found._replace(no=no)))
+            elif found.no is None and (request.spec.inputs or projects_of(request.spec)):
+                checked.append((place, await self._with_files(found)))
             else:
                 checked.append((place, found))
 
@@ -150,6 +151,13 @@ class Submit:
         for place in repeats:
             outcomes[place] = (await self._submit(who, [requests[place]], outlooks))[0]
         return [outcomes[place] for place in range(len(requests))]
+
+    async def _with_files(self, found: Checked) -> Checked:
+        """With the versions of the datasets it reads; refused when they or the files it starts with are not here."""
+        found = await self.inputs.given(found)
+        if found.no is not None:
+            return found
+        return found._replace(no=await self._projects.unknown(found.who.tenant, found.judged.spec))
 
     async def _know_all(self, who: Principal, requests: Sequence[SubmitRequest]) -> None:
         """What a request names may have been made through another replica a moment ago."""

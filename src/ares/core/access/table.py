@@ -42,6 +42,8 @@ _PEOPLE: Final[Mapping[Permission, str]] = {
     "policies:admin":     "- - t - a a",
     "crons:read":         "t t t - - a",
     "crons:admin":        "- m t - - a",
+    "datasets:read":      "t t t - - a",
+    "datasets:admin":     "- m t - - a",
     "secrets:read":       "- t t - - a",
     "secrets:admin":      "- m t - - a",
     "audit:read":         "- - t a - a",

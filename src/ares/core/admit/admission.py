@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
-from ares.core.admit import arrays, needs, placement, secrets
+from ares.core.admit import arrays, inputs, needs, placement, secrets
 from ares.core.image.reference import FORMS, ImageFlaw, ShippedImage, parse
 from ares.core.net import literal, refused
 from ares.core.refusal import Admission, Refusal
@@ -226,7 +226,7 @@ def _dots(path: str) -> str | None:
 
 CHECKS: tuple[Callable[[JobSpec], Refusal | None], ...] = (
     _encodable, _command, _env, _workdir, _project, _image, _python, _labels, _warning, _unsafe, secrets.declared,
-    placement.network, input_references, needs.needs, runtimes.admit,
+    placement.network, input_references, inputs.inputs, needs.needs, runtimes.admit,
     *placement.CHECKS,
 )  # fmt: skip
 

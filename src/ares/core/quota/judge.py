@@ -159,7 +159,7 @@ def _no(
 _FIXES = {
     "jobs": "wait until jobs end, cancel some, or ask for less",
     "month": "wait for the next month, ask for less, or have the limit raised",
-    "retention": "have jobs with large outputs removed, or the limit raised",
+    "retention": "remove datasets, have jobs with large outputs removed, or the limit raised",
 }
 
 

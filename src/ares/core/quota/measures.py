@@ -32,7 +32,7 @@ _KINDS: Final[Mapping[str, MeasureKind]] = {
     "gpu-hours": MeasureKind(3_600_000, "GPU-hours this month", "month"),
     "jobs": MeasureKind(1, "jobs", whole=True),
     "jobs-queued": MeasureKind(1, "waiting jobs", whole=True),
-    "storage": MeasureKind(1 << 30, "GiB of outputs", "retention"),
+    "storage": MeasureKind(1 << 30, "GiB of outputs and datasets", "retention"),
     "egress": MeasureKind(1 << 30, "GiB downloaded this month", "month"),
     "budget": MeasureKind(MICRO, "spent this month", "month"),
 }

@@ -180,7 +180,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     _texts("--away", "LABELS[@LEVEL]", "Where no jobs of yours with these labels run: app=web."),
     _texts("--tolerate", "KEY[=VALUE]", "Also on machines with this taint."),
     _texts("--region", "NAME", "Only in this region."),
-    _texts("--input", "NAME=SIZE", "Data it reads, better near than far: imagenet=120G.", "input_"),
+    _texts("--input", "NAME=DATASET", "A dataset it reads: data=ares://datasets/mnist. Or a size: mnist=1G.", "input_"),
     _texts("--input-ref", "REF", "What it reads, by reference: s3://bucket/key, sha256:..., or a dataset."),
     _text("--topology", "LEVEL[:required]", "Together in one nvlink domain, node, rack, zone or region."),
     click.option("--numa", type=click.Choice(NUMA), help="CPUs, memory and GPUs of one NUMA node.  [default: none]"),

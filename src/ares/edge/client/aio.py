@@ -28,6 +28,7 @@ from ares.edge.client.calls.answers import JobRef, RefusedJob, Submitted, job_id
 from ares.edge.client.calls.audit import AsyncAuditMethods
 from ares.edge.client.calls.calls import Call, Reply
 from ares.edge.client.calls.crons import AsyncCronMethods
+from ares.edge.client.calls.datasets import AsyncDatasetMethods
 from ares.edge.client.calls.flows import AsyncFlowMethods
 from ares.edge.client.calls.identity import AsyncIdentityMethods
 from ares.edge.client.calls.job_sessions import AsyncJobSessionMethods
@@ -56,6 +57,7 @@ class AsyncClient(
     AsyncAlertMethods,
     AsyncAuditMethods,
     AsyncCronMethods,
+    AsyncDatasetMethods,
     AsyncIdentityMethods,
     AsyncJobSessionMethods,
     AsyncMachineMethods,

@@ -16,7 +16,7 @@ from ares.edge.client import units, wishes
 from ares.edge.client.errors import InvalidSpec
 from ares.model.isolation import Isolation, Network
 from ares.model.job import (
-    Dataset,
+    DataInput,
     Effects,
     Gang,
     Image,
@@ -226,7 +226,7 @@ _NESTED: Mapping[str, type[msgspec.Struct]] = {
 }  # fmt: skip
 _LISTED: Mapping[str, type[msgspec.Struct]] = {
     "alternatives": Resources, "affinity": NodeTerm, "jobAffinity": JobTerm, "tolerations": Toleration,
-    "inputs": Dataset, "secrets": SecretRef, "needs": Need,
+    "inputs": DataInput, "secrets": SecretRef, "needs": Need,
 }  # fmt: skip
 # What is said about GPUs belongs together: an alternative that says any of it says all of it.
 _GPUS = ("gpus", "gpuModel", "gpuMilli", "gpuMemoryMib")

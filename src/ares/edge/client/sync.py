@@ -27,6 +27,7 @@ from ares.edge.client.calls.answers import JobRef, RefusedJob, Submitted, job_id
 from ares.edge.client.calls.audit import AuditMethods
 from ares.edge.client.calls.calls import Call, Reply
 from ares.edge.client.calls.crons import CronMethods
+from ares.edge.client.calls.datasets import DatasetMethods
 from ares.edge.client.calls.flows import FlowMethods
 from ares.edge.client.calls.identity import IdentityMethods
 from ares.edge.client.calls.job_sessions import JobSessionMethods
@@ -55,6 +56,7 @@ class Client(
     AlertMethods,
     AuditMethods,
     CronMethods,
+    DatasetMethods,
     IdentityMethods,
     JobSessionMethods,
     MachineMethods,

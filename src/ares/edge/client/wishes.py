@@ -131,17 +131,27 @@ def _jobs(text: str, *, away: bool) -> dict[str, Any]:
 
 
 def inputs(value: object) -> object:
-    """Data by name and size: imagenet=120G, or a mapping of the same."""
+    """Data by name: data=ares://datasets/imagenet, which is staged, with :copy behind it for a copy of one's own; or
+    its size, imagenet=120G, where it lies near some nodes already. Or a mapping of the same."""
     if isinstance(value, Mapping):
-        sizes = cast("Mapping[str, Any]", value)
-        return [{"name": name, "sizeMib": units.memory_mib(size)} for name, size in sizes.items()]
+        return [_input(name, str(what)) for name, what in cast("Mapping[str, Any]", value).items()]
     listed = cast("Sequence[object]", value) if isinstance(value, list | tuple) else (value,)
     if any(isinstance(wish, Mapping) for wish in listed):
         return listed
     pairs = [text.partition("=") for text in several(listed)]
-    if not all(name and size for name, _, size in pairs):
-        raise InvalidSpec(f"input {value!r} is not a name and a size", fix="write it like imagenet=120G")
-    return [{"name": name, "sizeMib": units.memory_mib(size)} for name, _, size in pairs]
+    if not all(name and what for name, _, what in pairs):
+        fix = "write it like data=ares://datasets/imagenet, or imagenet=120G for data that lies near nodes"
+        raise InvalidSpec(f"input {value!r} is not a name and a dataset, or a size", fix=fix)
+    return [_input(name, what) for name, _, what in pairs]
+
+
+def _input(name: str, what: str) -> dict[str, Any]:
+    if "://" not in what:
+        return {"name": name, "sizeMib": units.memory_mib(what)}
+    for mode in ("cache", "copy", "stream"):
+        if what.endswith(f":{mode}"):
+            return {"name": name, "from": what.removesuffix(f":{mode}"), "mode": mode}
+    return {"name": name, "from": what}
 
 
 def deadline(value: object) -> float:

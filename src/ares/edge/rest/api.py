@@ -41,6 +41,7 @@ from ares.control.scheduler.profiles import Profiles
 from ares.control.scheduler.reservations import Reservations
 from ares.control.state.view import View
 from ares.control.submit.crons import Crons
+from ares.control.submit.datasets import Datasets
 from ares.control.submit.projects import Projects
 from ares.control.submit.submit import Submit
 from ares.model.limits import DEFAULT, ServerLimits
@@ -60,6 +61,7 @@ class ApiServices:
     audit_heads: AuditHeads | None
     submit: Submit
     projects: Projects
+    datasets: Datasets
     deadlines: Deadlines
     jobs: Jobs
     steering: Steering
@@ -109,6 +111,7 @@ def services_of(
         audit_heads=replica.audit_heads,
         submit=replica.submit,
         projects=replica.projects,
+        datasets=replica.datasets,
         deadlines=replica.deadlines,
         jobs=replica.jobs,
         steering=replica.steering,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ares.edge.client import units, wishes
 from ares.edge.client.ask import FRIENDLY, GATHERED, OR, JobFields, _camel, job_spec, spec_from
 from ares.edge.client.errors import InvalidSpec
-from ares.model.job import Dataset, JobSpec, Resources, RetryPolicy, TopologyWish
+from ares.model.job import DataInput, JobSpec, Resources, RetryPolicy, TopologyWish
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_the_api_prints_can_be_submitted_again() -> None:
         ({"command": ["x"], "require": 3}, "3 is not text", "list of texts"),
         ({"command": ["x"], "near": "app"}, "'app' names no labels of jobs", "app=web@rack"),
         ({"command": ["x"], "away": "app=x@room"}, "'app=x@room' names no level", "one of node, rack"),
-        ({"command": ["x"], "inputs": "imagenet"}, "is not a name and a size", "imagenet=120G"),
+        ({"command": ["x"], "inputs": "imagenet"}, "is not a name and a dataset, or a size", "imagenet=120G"),
         ({"command": ["x"], "inputs": {"imagenet": "120"}}, "has no unit", "120G"),
         ({"command": ["x"], "deadline": "soon"}, "neither a duration nor a moment", "2h"),
         ({"command": ["x"], "checkpointSignal": "SIGKILL"}, "'SIGKILL' is no signal for this", "SIGUSR1"),
@@ -192,7 +192,7 @@ def test_short_forms_in_a_file() -> None:
         "deadline": datetime(2026, 12, 1, 18, tzinfo=UTC),
     })  # fmt: skip
     assert made.alternatives == (Resources(memory_mib=8192, gpus=4, gpu_model="A100"),)
-    assert made.inputs == (Dataset(name="imagenet", size_mib=122_880),)
+    assert made.inputs == (DataInput(name="imagenet", size_mib=122_880),)
     assert made.licences == {"matlab": 2}
     assert made.topology == TopologyWish(level="nvlink")
     assert [(term.key, term.required) for term in made.affinity] == [("disk", False), ("zone", True)]

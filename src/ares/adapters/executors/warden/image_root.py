@@ -35,7 +35,9 @@ class ImageRoot(NamedTuple):
 def enter(image: ImageRoot, terms: mounts.MountTerms, parents: Sequence[str], uid: int) -> mounts.MountRoom:
     """Moves the calling slot into the image. Raises OSError, and ValueError for an image that cannot be used."""
     with mounts.made(), contextlib.ExitStack() as stack:
-        writable, shown = mounts.copies(stack, terms.writable), mounts.copies(stack, terms.in_images)
+        given = tuple(path for path, _, _ in terms.found)
+        writable, shown = mounts.copies(stack, terms.writable), mounts.copies(stack, (*terms.in_images, *given))
+        mounts.as_found(shown, terms)
         devices = mounts.copies(stack, mounts.device_paths(terms.devices))
         files, lent = mounts.copies(stack, _KERNEL), mounts.copies(stack, parents)
         names = [(path, _read(os.path.realpath(path))) for path in _NAMES]

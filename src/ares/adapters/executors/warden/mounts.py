@@ -150,7 +150,7 @@ def cover(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
     the way to files that attempts may use, so empty ones replace those. -1: attempts run as the agent's user."""
     with made(), contextlib.ExitStack() as stack:
         shown, kept, lent = (copies(stack, paths) for paths in (terms.shown, terms.kept, parents))
-        _as_found((*shown, *kept), terms)
+        as_found((*shown, *kept), terms)
         own = [os.path.realpath(path) for path in terms.own]
         paths = (*parents, *terms.shown, *terms.kept)
         closed = [path for path in map(_closed, paths) if path] if uid >= 0 else []
@@ -170,7 +170,7 @@ def enclose(terms: MountTerms, parents: Sequence[str], uid: int) -> MountRoom:
     """As `cover`, and makes everything else read-only."""
     with made(), contextlib.ExitStack() as stack:
         writable, shown = copies(stack, (*terms.writable, *terms.kept)), copies(stack, terms.shown)
-        _as_found((*writable, *shown), terms)
+        as_found((*writable, *shown), terms)
         devices, services = copies(stack, device_paths(terms.devices)), copies(stack, _KEPT_IN_RUN)
         lent = copies(stack, parents)
         # Links are resolved while their targets are still visible.
@@ -286,7 +286,7 @@ def copies(stack: contextlib.ExitStack, paths: Iterable[str]) -> list[tuple[str,
     return [(path, stack.enter_context(_copy(path))) for path in paths if os.path.exists(path)]
 
 
-def _as_found(copies: Iterable[tuple[str, int]], terms: MountTerms) -> None:
+def as_found(copies: Iterable[tuple[str, int]], terms: MountTerms) -> None:
     """Raises OSError when a directory is not the one that was found."""
     seen = {path: os.fstat(tree) for path, tree in copies}
     for path, device, inode in terms.found:

@@ -148,6 +148,7 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("Selector", pairs(spec.selector)),
         ("Notify", ", ".join(spec.notify)),
         ("Place", _wishes(spec)),
+        ("Inputs", _inputs(spec)),
         ("Reads", _references(spec)),
         ("Licences", pairs(spec.licences)),
         ("Team", state.team or ""),
@@ -195,6 +196,12 @@ def _outputs(detail: "JobDetail") -> str:
     files = () if detail.result is None else detail.result.outputs
     total = sum(file.size for file in files)
     return f"{len(files):,} files, {total:,} bytes: ares outputs {detail.state.id}" if files else ""
+
+
+def _inputs(spec: "JobSpec") -> str:
+    """data: ares://datasets/mnist@sha256:..., 50 MiB, cache"""
+    staged = (given for given in spec.inputs if given.from_ is not None)
+    return "; ".join(f"{given.name}: {given.from_}, {memory(given.size_mib)}, {given.mode}" for given in staged)
 
 
 def _references(spec: "JobSpec") -> str:
@@ -288,7 +295,7 @@ def _wishes(spec: "JobSpec") -> str:
         f"in {' or '.join(spec.residency)}" if spec.residency else "",
         "" if spec.isolation == "any" else f"isolation {spec.isolation}",
         "" if spec.network == "host" else f"network {spec.network}",
-        *(f"reads {dataset.name} ({memory(dataset.size_mib)})" for dataset in spec.inputs),
+        *(f"reads {given.name} ({memory(given.size_mib)})" for given in spec.inputs if given.from_ is None),
     ]
     return "; ".join(part for part in parts if part)
 

@@ -70,6 +70,8 @@ def read_answer(call: Call[T], reply: Reply) -> T:
         raise read_problem(reply, call.request)
     if call.type is None:
         return cast("T", None)
+    if call.type is bytes:
+        return cast("T", reply.body)
     try:
         return cast("T", _decoded(_field(reply.body, call.field) if call.field else reply.body, call.type))
     except (msgspec.DecodeError, KeyError, UnicodeError) as error:

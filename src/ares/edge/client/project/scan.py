@@ -213,6 +213,22 @@ def scan(root: Path) -> Scanned:
     return found
 
 
+def whole(root: Path) -> Scanned:
+    """All that is below a directory: of data nothing is left out for what it is called. Permissions are left aside but
+    for whether a file can be run: the digest is that of names and bytes. Raises InvalidSpec."""
+    found = Scanned(str(root))
+    try:
+        _walk(found, str(root), "", None)
+    except OSError as error:
+        message = f"{error.filename or root} cannot be read: {error.strerror}"
+        raise InvalidSpec(message, fix="make it readable, or take it out of the directory") from error
+    for entry in found.entries:
+        if entry.kind != "link":
+            entry.mode = 0o755 if entry.kind == "dir" or entry.mode & 0o100 else 0o644
+    found.entries.sort(key=lambda entry: entry.path)
+    return found
+
+
 def chosen(root: Path, paths: Iterable[str]) -> Scanned:
     """These files below the root, with their directories. Permissions are left aside: the digest is that of names and
     bytes. Raises InvalidSpec."""
@@ -232,18 +248,20 @@ def chosen(root: Path, paths: Iterable[str]) -> Scanned:
     return found
 
 
-def _walk(found: Scanned, folder: str, path: str, outer: IgnoreRules) -> None:
-    rules = outer.within(folder, path)
+def _walk(found: Scanned, folder: str, path: str, outer: IgnoreRules | None) -> None:
+    """Without rules nothing is ignored."""
+    rules = None if outer is None else outer.within(folder, path)
     with os.scandir(folder) as entries:
         for entry in entries:
             below = f"{path}/{entry.name}" if path else entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
-            if rules.ignores(below, folder=is_folder):
+            if rules is not None and rules.ignores(below, folder=is_folder):
                 continue
             if len(found.entries) >= ENTRIES_MAX:
+                fix = "leave data out by lines in .aresignore, or ship another directory with --workdir DIR"
                 raise InvalidSpec(
                     f"{found.root} holds more than {ENTRIES_MAX:,} files and directories",
-                    fix="leave data out by lines in .aresignore, or ship another directory with --workdir DIR",
+                    fix="pack small files into larger ones, such as tar files" if rules is None else fix,
                 )
             if _take(found, entry, below) and is_folder:
                 _walk(found, entry.path, below, rules)

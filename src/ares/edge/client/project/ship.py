@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from threading import Lock
 from typing import TypeVar
 
@@ -132,6 +133,16 @@ class ShipProgress:
             self.sent += size
         self._on_bytes(size)
 
+    def send_all(self, sender: Sender) -> None:
+        """From the command line, in one of several threads."""
+        try:
+            while (some := self.next()) is not None:
+                call = self.call(some)
+                self.kept(some, call, sender.send(call))
+        except BaseException:
+            self.stop()
+            raise
+
     def shipped(self, answer: ProjectAnswer) -> Shipped:
         if not answer.kept:
             raise InvalidSpec(f"{len(answer.missing):,} parts of the project are still missing", fix="submit again")
@@ -143,17 +154,7 @@ def ship(sender: Sender, packed: Packed, on_sent: OnBytes) -> Shipped:
     """Sends what is missing, from the command line."""
     answer = sender.send(offer(packed.manifest))
     progress = ShipProgress(packed, answer.missing, on_sent)
-
-    def send_parts() -> None:
-        try:
-            while (some := progress.next()) is not None:
-                call = progress.call(some)
-                progress.kept(some, call, sender.send(call))
-        except BaseException:
-            progress.stop()
-            raise
-
     if answer.missing:
-        WorkAside.together(send_parts)
+        WorkAside.together(partial(progress.send_all, sender))
         answer = sender.send(offer(packed.manifest))
     return progress.shipped(answer)

@@ -26,6 +26,7 @@ _HEADERS: dict[str, tuple[Any, str]] = {
     "Last-Event-ID": (str, "Resume after this event; like `cursor`."),
 }
 _EXAMPLES: dict[str, Any] = {
+    "PartsBody": {"version": "5f" * 32, "parts": ["9a" * 32]},
     "ProjectManifest": {
         "entries": [["run.py", "link", 511, 0, [], "src/empty.py"], ["src", "dir", 493], ["src/empty.py", "file"]]
     },

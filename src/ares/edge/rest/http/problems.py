@@ -97,6 +97,10 @@ KINDS: dict[str, ProblemKind] = {
     ),
     "policies-full": ProblemKind(409, "There are too many policies", "Delete or merge some."),
     "crons-full": ProblemKind(409, "The tenant has too many schedules", "Remove some: `ares cron rm NAME`."),
+    "dataset-in-use": ProblemKind(
+        409, "Jobs that have not ended are given this data", "Wait for them, or remove it with force."
+    ),
+    "datasets-full": ProblemKind(409, "There are too many datasets or versions", "Remove some: `ares data rm`."),
     "channels-full": ProblemKind(409, "There are too many channels", "Delete some."),
     "session-refused": ProblemKind(
         409, "The session cannot be opened in the job", "Change what the detail names, and open it again."
@@ -113,6 +117,9 @@ KINDS: dict[str, ProblemKind] = {
     "bad-range": ProblemKind(416, "The file has no such bytes", "Ask for bytes below the size in Content-Range."),
     "invalid": ProblemKind(422, "The request does not fit the schema", "Correct the value at the named path."),
     "unknown-field": ProblemKind(422, "The request has a field nobody knows", "Remove or correct the named field."),
+    "dataset-invalid": ProblemKind(
+        422, "This cannot be published as a dataset", "Correct what the detail names; `ares data put` does the rest."
+    ),
     "profile-invalid": ProblemKind(
         422,
         "Scheduling cannot go by this profile",

@@ -39,6 +39,7 @@ from ares.edge.rest.handlers import decisions, events, jobs, logs, outputs, plat
 from ares.edge.rest.handlers.predictions import SlaList
 from ares.edge.rest.http.operation import PUBLIC, Body, Operation, Socket
 from ares.edge.rest.http.problems import ADMISSION_CODES, QUOTA_CODES
+from ares.edge.rest.routes.data import DATASET_OPERATIONS
 from ares.edge.rest.routes.governance import AUDIT_OPERATIONS, POLICY_OPERATIONS, QUOTA_OPERATIONS, SECRET_OPERATIONS
 from ares.edge.rest.routes.identity import IDENTITY_OPERATIONS, MACHINE_OPERATIONS
 from ares.edge.rest.routes.jobs import (
@@ -63,6 +64,7 @@ PATH_PARAMETERS = {
     "version": r"^[0-9]{1,9}$",
     "session": r"^[0-9a-z]{16,64}$",
     "secret": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
+    "dataset": r"^[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?$",
     "cron": r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
     # All that is left of the URL, slashes included. It is only ever looked for in a list.
     "path": r"^[^\x00-\x1f\x7f]{1,600}$",
@@ -229,6 +231,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *JOB_SESSION_OPERATIONS,
     *STEERING_OPERATIONS,
     *PROJECT_OPERATIONS,
+    *DATASET_OPERATIONS,
     *OPERATOR_OPERATIONS,
     *QUOTA_OPERATIONS,
     *POLICY_OPERATIONS,

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from ares.core.ask import Ask, Near, asks_of
 from ares.core.schedule.scorers import SCORERS
-from ares.model.job import Dataset, JobSpec, NodeTerm
+from ares.model.job import DataInput, JobSpec, NodeTerm
 from ares.model.node import Taint
 from ares.model.profile import Pool, Profile
 from tests.unit.core.schedule.nodes import Node, links, matching, node, rows
@@ -144,7 +144,7 @@ def test_a_reference_into_a_dataset_is_near_where_the_dataset_is() -> None:
     holder, other = scores("locality", nodes, ask) or (1.0, 1.0)
     assert holder == 0.0 > other
     # What no node has makes no difference.
-    (ask,) = asks_of(replace(spec, inputs=(Dataset(name="elsewhere", size_mib=5),)), "acme")
+    (ask,) = asks_of(replace(spec, inputs=(DataInput(name="elsewhere", size_mib=5),)), "acme")
     assert scores("locality", nodes, ask) == [holder, other]
     assert len(asks_of(replace(spec, input_refs=tuple(f"r{n}" for n in range(1000))), "acme")[0].inputs) == 64
 
