@@ -39,7 +39,7 @@ class GangSlots:
 
     def __init__(self, cluster: Cluster, claims: Claims, ask: Ask, rows: Ints, now: float) -> None:
         table, used = cluster.table, cluster.table.used
-        self._ask, self._rows, self._used = ask, rows, used
+        self.ask, self._rows, self._used = ask, rows, used
         ends = cluster.ends.of(table, cluster.future)
         more = _extra(claims, now, used)
         self._at = np.concatenate([ends.at, more[0]])
@@ -70,7 +70,7 @@ class GangSlots:
     def at(self, time: float) -> Ints:
         """Ranks that each of the rows has room for at that time."""
         ended = self._at <= time
-        where, ask, rows = self._row[ended], self._ask, self._rows
+        where, ask, rows = self._row[ended], self.ask, self._rows
         cpu = self._free_cpu + self._sums(where, self._cpu[ended])
         memory = self._free_memory + self._sums(where, self._memory[ended])
         fits = np.minimum(cpu[rows] // ask.cpu_milli, memory[rows] // ask.memory_mib)
@@ -83,11 +83,11 @@ class GangSlots:
         """Whether there is room for the fewest ranks that will do, where they must be together."""
         room = self.at(time)
         if self._on_one_node:
-            return bool(room.max(initial=0) >= self._ask.min_ranks)
+            return bool(room.max(initial=0) >= self.ask.min_ranks)
         if self._domains is None:
-            return int(room.sum()) >= self._ask.min_ranks
+            return int(room.sum()) >= self.ask.min_ranks
         # Number 0 is for nodes that do not say where they are.
-        return bool(np.bincount(self._domains, weights=room)[1:].max(initial=0.0) >= self._ask.min_ranks)
+        return bool(np.bincount(self._domains, weights=room)[1:].max(initial=0.0) >= self.ask.min_ranks)
 
     def first(self) -> int:
         """The index of the first time with enough room; the number of times when there never is."""
@@ -99,6 +99,13 @@ class GangSlots:
             else:
                 low = middle + 1
         return low
+
+    def freed(self, time: float) -> Floats:
+        """When the latest holder of each of the rows had ended by that time; minus infinity where none had to."""
+        ended = self._at <= time
+        latest = np.full(self._used, -inf)
+        np.maximum.at(latest, self._row[ended], self._at[ended])
+        return latest[self._rows]
 
     def _sums(self, where: Ints, amounts: Ints) -> Ints:
         return np.bincount(where, weights=amounts, minlength=self._used).astype(np.int64)
@@ -288,7 +295,9 @@ def _gang(
             tries += 1
             # A row without room for a rank by then is of no use, whatever has ended on it.
             useful = [row for row, ranks in room.items() if ranks > 0 or row in special]
-            taken = _gang_tried(cluster, txn, claims, ask, useful, start, start + runs_s)
+            freed = {row: max((end for end, of, _ in ends[:at] if of == row), default=-inf) for row in useful}
+            last = _last_free(ask, {row: room[row] for row in useful}, freed)
+            taken = _gang_tried(cluster, txn, claims, ask, useful, start, start + runs_s, last)
             if taken is not None:
                 return Slot(start, tuple(taken))
         if at == len(ends):
@@ -310,10 +319,50 @@ def _gang_by_columns(
         if number >= len(rooms.times):
             return None
         start = float(rooms.times[number])
-        useful = rows[(rooms.at(start) > 0) | np.isin(rows, special)].tolist()
-        taken = _gang_tried(cluster, txn, claims, ask, useful, start, start + runs_s)
+        taken = _by_columns_at(cluster, txn, claims, rooms, rows, special, start, start + runs_s)
         if taken is not None:
             return Slot(start, tuple(taken))
+    return None
+
+
+def _by_columns_at(
+    cluster: Cluster, txn: Transaction, claims: Claims, rooms: GangSlots, rows: Ints, special: list[int], start: float,
+    until: float,
+) -> Sequence[Allocation] | None:  # fmt: skip
+    room, freed = rooms.at(start), rooms.freed(start)
+    useful = (room > 0) | np.isin(rows, special)
+    found = rows[useful].tolist()
+    by_row = [dict(zip(found, column[useful].tolist(), strict=True)) for column in (room, freed)]
+    last = _last_free(rooms.ask, *by_row)
+    return _gang_tried(cluster, txn, claims, rooms.ask, found, start, until, last)
+
+
+def same_time(
+    cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, start: float, until: float, now: float
+) -> tuple[Allocation, ...] | None:
+    """Room for a gang from that time on, as things are now: it may be on other nodes than it was before."""
+    if not countable(cluster, ask):
+        return None
+    claims.lift()
+    rows = _rows(cluster, ask)
+    rooms = GangSlots(cluster, claims, ask, rows, now)
+    if not rooms.enough(start):
+        return None
+    taken = _by_columns_at(cluster, txn, claims, rooms, rows, list(claims.rows()), start, until)
+    return None if taken is None else tuple(taken)
+
+
+def _last_free(ask: Ask, room: dict[int, int], freed: dict[int, float]) -> list[int] | None:
+    """The rows that come free last, as many as the gang needs: rows that are idle till then are left to others. None
+    where the gang would as well have fewer ranks, or more than there is."""
+    if ask.ranks != ask.min_ranks or ask.qos != "guaranteed":
+        return None
+    chosen, ranks = list[int](), 0
+    for row in sorted(room, key=lambda row: (-freed[row], -row)):
+        if ranks >= ask.ranks:
+            return chosen
+        chosen.append(row)
+        ranks += room[row]
     return None
 
 
@@ -326,9 +375,22 @@ def _ended(levels: dict[int, NodeTimeline], room: dict[int, int], end: tuple[flo
 
 
 def _gang_tried(
-    cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, rows: list[int], start: float, until: float
-) -> Sequence[Allocation] | None:
+    cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, rows: list[int], start: float, until: float,
+    last: list[int] | None,
+) -> Sequence[Allocation] | None:  # fmt: skip
+    """On the rows of `last` where that is possible, else on any."""
     checkpoint = txn.checkpoint()
+    if last is not None:
+        for row in last:
+            _at(cluster, txn, claims, row, start, until)
+        table = cluster.table
+        for row in set(rows).difference(last):
+            free = max(0, table.cpu_free.item(row)), max(0, table.memory_free.item(row))
+            txn.take(Allocation(row, *free, (), 1000, (), None))
+        taken = place_gang(cluster.evaluations, txn, ask)
+        txn.rollback(checkpoint)
+        if taken is not None:
+            return taken
     for row in rows:
         _at(cluster, txn, claims, row, start, until)
     taken = place_gang(cluster.evaluations, txn, ask)

@@ -15,6 +15,7 @@ from ares.core.capacity.claims import Claim
 from ares.core.capacity.transaction import taken_by
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.plan import LeftOut
+from ares.core.schedule.promised_room import choose_again
 from ares.core.schedule.quick_look import QuickLook
 from ares.core.schedule.slot import Slot, earliest, full
 from ares.core.schedule.trial import Assignment, Trial
@@ -22,6 +23,9 @@ from ares.model.profile import BackfillStrategy, Profile
 
 # A run time that compares with no number, not even with infinity.
 _EVER = float("nan")
+
+# Of these only the first jobs are promised a start.
+_FEW_PROMISES = ("easy", "deadline")
 
 Strategy = BackfillStrategy | Literal["strict"]
 Candidate = tuple[str, JobClass]
@@ -216,6 +220,8 @@ class BackfillPass:
                 self._round.claims.use(own.name, taken)
                 ends_at = min(ends_at, own.until)
             self._round.claims.begin(taken, ends_at)
+        if self._strategy in _FEW_PROMISES and self._round.promises:
+            choose_again(self._round)
         self._counted += 1
         self._look.again()
 
