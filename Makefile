@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make up` runs the platform, `make test` checks all of it.
 # Each installs what it needs first; see scripts/setup.
 .DEFAULT_GOAL := help
-.PHONY: help up test fuzz chaos soak oracles lint fmt bench lock clean
+.PHONY: help up ui test fuzz chaos soak oracles lint fmt bench lock clean
 
 # Compiled modules are kept: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,6 +20,10 @@ help: ## this list
 up: ## run the platform here, with a sample job (ARGS="--help" shows options)
 	@scripts/setup run
 	@exec .venv/bin/ares up $(ARGS)
+
+ui: ## build the dashboard anew from ui/, which needs Node; `make up` does not (ARGS=--types after a change of the API)
+	@scripts/setup test
+	@.venv/bin/python scripts/build_ui.py $(ARGS)
 
 # Compiled once for all workers, which would each do it at the same time; tests by pytest, which rewrites their assertions.
 COLLECT = .venv/bin/pytest --collect-only -q -q -p no:cacheprovider

@@ -33,6 +33,25 @@ class NewToken(Shown, frozen=True):
         return f"NewToken(id={self.record.id!r})"
 
 
+class LoginLink(Shown, frozen=True):
+    """`path` is shown this once: opened in a browser at the server's address, it logs in. It ends at its first use."""
+
+    path: str
+    expires_at: float
+
+    def __repr__(self) -> str:
+        return "LoginLink()"
+
+
+class OpenedSession(Shown, frozen=True):
+    """Its secret is in the cookie that came with this answer."""
+
+    tenant: str
+    user: str
+    role: Role
+    expires_at: float | None
+
+
 class RoleView(Shown, frozen=True):
     """What a role may do and how far, and which roles it may give to others."""
 

@@ -1,6 +1,7 @@
-"""Nodes, clusters, drains, moves, and the rights to run."""
+"""Nodes, clusters, drains, moves, the rights to run, and all of it at a glance."""
 
-from ares.model.base import Record
+from ares.api.reasons import ReasonCode, Remedy
+from ares.model.base import Record, Shown
 from ares.model.node import NodeInfo, Taint
 from ares.model.state import Phase
 
@@ -98,3 +99,97 @@ class ConsolidationView(Record, frozen=True):
     after: int
     applied: bool
     message: str
+
+
+# ---- all of it at a glance: jobs, why they wait, machines, and GPUs one by one
+
+
+class WaitingGroup(Record, frozen=True):
+    """Jobs that wait for the same reason. `example` is one of them, with the message it is told."""
+
+    code: ReasonCode
+    remedy: Remedy
+    jobs: int
+    example: str
+    message: str
+
+
+class TenantJobs(Record, frozen=True):
+    """How many jobs of a tenant have not ended, by phase."""
+
+    tenant: str
+    jobs: dict[Phase, int]
+
+
+class Overview(Record, frozen=True, omit_defaults=False):
+    """Jobs are the tenant's that is asked for; machines are the platform's."""
+
+    at: float
+    tenant: str
+    # All jobs that are kept.
+    jobs: dict[Phase, int]
+    # Queued jobs by why they wait, the most first. What waits for other jobs is WAITING, not queued.
+    waiting: tuple[WaitingGroup, ...]
+    # Since when the job has been queued that waits longest, and which it is; None when none waits.
+    oldest_queued_at: float | None
+    oldest_job: str
+    nodes: int
+    nodes_ready: int
+    nodes_cordoned: int
+    gpus: int
+    # On nodes that are ready.
+    gpus_ready: int
+    gpus_held: int
+    cpu_milli: int
+    cpu_milli_held: int
+    memory_mib: int
+    memory_mib_held: int
+    # The GPUs are mock ones: numbers without a device.
+    mock_gpus: bool
+    # For callers that see every tenant: those with the most jobs that have not ended.
+    tenants: tuple[TenantJobs, ...]
+    leader: str
+    # How long ago this replica last heard of the store.
+    store_age_s: float
+
+
+class GpuNode(Record, frozen=True, omit_defaults=False):
+    """A node of the map, with its part of the columns: from `first` on, `gpus` of them."""
+
+    name: str
+    pool: str
+    rack: str
+    model: str
+    ready: bool
+    cordoned: bool
+    drained: bool
+    mock: bool
+    first: int
+    gpus: int
+
+
+class GpuJob(Record, frozen=True):
+    """A job that holds GPUs and that the caller may see."""
+
+    id: str
+    name: str
+    tenant: str
+    user: str
+
+
+class GpuMap(Shown, frozen=True):
+    """Every GPU as columns of equal length, in the order of `nodes`. Of other tenants' jobs only what they hold."""
+
+    at: float
+    nodes: tuple[GpuNode, ...]
+    jobs: tuple[GpuJob, ...]
+    index: tuple[int, ...]
+    memory_mib: tuple[int, ...]
+    # Thousandths that jobs hold; more than one job may have a share.
+    held_milli: tuple[int, ...]
+    # The position in `jobs` of the one with the largest share, -1: none, or none that the caller may see.
+    job: tuple[int, ...]
+    # Percent of the time that it computed, as the driver says; -1 where that is not known.
+    busy: tuple[int, ...]
+    # Nodes that this replica could not ask.
+    unasked: tuple[str, ...] = ()

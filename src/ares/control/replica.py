@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Coroutine
 
 from ares.control.access.account_check import AccountCheck
+from ares.control.access.browser_sessions import BrowserSessions
 from ares.control.access.logins import Logins
 from ares.control.access.machines import MachineAuthority
 from ares.control.access.tenants import Tenants
@@ -51,6 +52,7 @@ from ares.control.queries.jobs import Jobs
 from ares.control.queries.logs import LogReader
 from ares.control.queries.nodes import Nodes
 from ares.control.queries.outputs import OutputReader
+from ares.control.queries.overview import Overviews
 from ares.control.queries.pending_metrics import PendingMetrics
 from ares.control.queries.pools import Pools
 from ares.control.queries.steering import Steering
@@ -147,6 +149,7 @@ class Replica:
         self._standing = standing = AccountCheck(store, view)
         self.logins = Logins(self.users, standing, terms.providers, ports.provider_keys)
         self.tokens = Tokens(store, view, self.time.ending, ports.rng, standing, self.logins, self.time.keeping)
+        self.browser_sessions = BrowserSessions(store, view, self.time.ending, ports.rng)
         self.authority = MachineAuthority(store, view, self.time.ending, ports.issuer, terms.certificate_s)
 
     def _reading(self, ports: Ports, terms: ReplicaTerms) -> None:
@@ -171,6 +174,7 @@ class Replica:
         self.explain = Explain(store, view, planner, self.decisions, reasons, clock)
         self.traces = Traces(store, view, self.decisions, clock, terms.cluster)
         self.spending = Spending(view, clock)
+        self.overviews = Overviews(view, planner, clock)
         self.plugins = Plugins(view, terms.plugins, self.proposer)
 
     def _agents(self, ports: Ports, terms: ReplicaTerms) -> Sessions:

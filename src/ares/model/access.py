@@ -25,7 +25,7 @@ Permission = Literal[
 # their contents, everything, everything but only for a stated reason, or what a machine was itself granted.
 Scope = Literal["mine", "tenant", "facts", "any", "glass", "self"]
 # By what a principal proved its identity.
-Proof = Literal["token", "jwt", "certificate"]
+Proof = Literal["token", "jwt", "certificate", "session"]
 
 
 class TokenRecord(Record, frozen=True):
@@ -52,6 +52,13 @@ class TokenRecord(Record, frozen=True):
     cluster: str | None = None
     # Set for join tokens: valid once.
     single_use: bool = False
+    # A browser's session, by the secret in its cookie; or a link that opens one, once. A link may do nothing else.
+    use: Literal["token", "session", "link"] = "token"
+    # Of both: the token they were made with, and end with; empty: made with a login.
+    parent: str = ""
+    # Of a link: what its session may do, and when that ends at the latest.
+    lends: tuple[Permission, ...] | None = None
+    until: float | None = None
 
 
 class BootstrapRecord(Record, frozen=True):

@@ -19,7 +19,7 @@ from tests.integration.api.world import JOB, MISSING, ROOT, World
 
 EXPECTED_PUBLIC = {
     prefix + path for prefix in ("/v1", "/api/v1") for path in ("/auth", "/healthz", "/readyz", "/openapi.json")
-} | {"/healthz", "/readyz"}  # fmt: skip
+} | {"/healthz", "/readyz", "/", "/ui", "/ui/nobody"}  # fmt: skip
 ROLES = ("viewer", "submitter", "admin")
 # A request for each operation that gets past the decoding of its input.
 BODIES = {

@@ -61,6 +61,7 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
         click.echo("already running", err=True)
     with _reach(module, config.home_path, started) as client:
         click.echo(f"Ares is up at {client.endpoint.shown}")
+        click.echo(f"Dashboard, for one login within ten minutes: {_login_url(client)}")
         if grpc := connection_file.read(config.home_path).get("grpc"):
             click.echo(f"gRPC at {grpc}")
         for finding in _not_well(client):
@@ -69,6 +70,11 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
             _run_sample(client)
     click.echo(_next_steps(config.home_path))
     return 0
+
+
+def _login_url(client: "Client") -> str:
+    """Later ones: `ares ui`."""
+    return f"{client.endpoint.shown}{client.login_link().path}"
 
 
 def _not_well(client: "Client") -> list[Finding]:
@@ -200,5 +206,6 @@ def _next_steps(home: Path) -> str:
         f"  {command} submit --gpus 1 --name hello --follow -- sh -c 'echo $CUDA_VISIBLE_DEVICES'\n"
         f"  {command} jobs\n"
         f"  {command} nodes\n"
+        f"  {command} ui\n"
         f"  {command} down"
     )

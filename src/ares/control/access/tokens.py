@@ -61,13 +61,24 @@ class Tokens:
             return await self._logins.authenticate(presented, self._now()) if signed else denied("malformed")
         token_id, secret = parsed
         record = self._view.tokens.get(token_id) or await self._read(token_id)
-        if record is not None and record.single_use:
-            # A join token admits a node; it is never a credential.
+        if record is not None and (record.single_use or record.use == "link"):
+            # A join token admits a node, a link opens a session; neither is ever a credential.
             record = None
         who = verify(record, secret, self._now())
         if isinstance(who, Refusal) or record is None:
             return who
-        return await self._standing.of(who, record.user_id)
+        if record.use == "session":
+            who = await self._of_session(who, record)
+        return who if isinstance(who, Refusal) else await self._standing.of(who, record.user_id)
+
+    async def _of_session(self, who: Principal, record: TokenRecord) -> Principal | Refusal:
+        """The principal of a browser's session: the one of the token it was opened with, while that is good."""
+        if not record.parent:
+            return replace(who, proof="session")
+        parent = self._view.tokens.get(record.parent) or await self._read(record.parent)
+        if parent is None or parent.revoked or _over_at(parent) <= self._now():
+            return denied("revoked", "token_ended")
+        return replace(who, proof="session", token_id=parent.id)
 
     async def create(
         self,
@@ -116,11 +127,11 @@ class Tokens:
         if not covers(who.role, role):
             return escalation(f"you are {who.role!r}, and a token of the role {role!r} could do what you may not")
         await self._forget(who.tenant)
-        if (no := self._no_room(lambda record: _is_of(record, who), OWN_TOKENS_MAX, "you have")) is not None:
+        if (no := self._no_room(lambda record: _is_own(record, who), OWN_TOKENS_MAX, "you have")) is not None:
             return no
         drafted = self._draft(tenant=who.tenant, role=role, name=name, ttl_s=ttl_s, permissions=permissions)
         until, limit = drafted[1].expires_at, who.expires_at
-        if who.proof == "token" and limit is not None and (until is None or until > limit):
+        if who.proof in ("token", "session") and limit is not None and (until is None or until > limit):
             left = max(limit - self._now(), 0.0)
             return escalation(
                 f"the token you use ends in {left:.0f} s, and one made with it may not last longer",
@@ -143,7 +154,7 @@ class Tokens:
         found = await self._records.read(keys.BOOTSTRAP, BootstrapRecord)
         if found is not None and not found[1].again:
             return None
-        text, record = drafted = self._draft(tenant=tenant, role="admin", name="bootstrap", ttl_s=None)
+        text, record = self._draft(tenant=tenant, role="admin", name="bootstrap", ttl_s=None)
         made = Put(keys.BOOTSTRAP, msgspec.json.encode(BootstrapRecord(token=record.id, at=record.created_at)))
         compare = absent(keys.BOOTSTRAP) if found is None else same(found[0])
         if found is None and (
@@ -152,7 +163,7 @@ class Tokens:
             # From before this was written down.
             await self._records.write([compare], [made])
             return None
-        keep(drafted[0])
+        keep(text)
         written = await self._store.txn([compare], [made, Put(keys.token(record.id), msgspec.json.encode(record))])
         if not isinstance(written, Committed):
             raise StoreUnavailable("the store did not confirm the first administrator; start again")
@@ -313,22 +324,13 @@ class Tokens:
         single_use: bool = False,
         permissions: tuple[Permission, ...] | None = None,
     ) -> tuple[str, TokenRecord]:
-        token_id = base32(self._rng, _ID_CHARS)
-        secret = base64url(self._rng.token(_SECRET_BYTES))
         now = self._now()
         record = TokenRecord(
-            id=token_id,
-            sha256=digest(secret),
-            tenant=tenant,
-            role=role,
-            name=name,
-            created_at=now,
+            id="", sha256="", tenant=tenant, role=role, name=name, created_at=now,
             expires_at=None if ttl_s is None else now + ttl_s,
-            permissions=permissions,
-            node=node,
-            single_use=single_use,
-        )
-        return texts.format(token_id, secret), record
+            permissions=permissions, node=node, single_use=single_use,
+        )  # fmt: skip
+        return drafted(self._rng, record)
 
     def _now(self) -> float:
         return self._clock.wall()
@@ -338,9 +340,20 @@ class Tokens:
         return None if kv is None else msgspec.json.decode(kv.value, type=TokenRecord)
 
 
+def drafted(rng: Rng, record: TokenRecord) -> tuple[str, TokenRecord]:
+    """The text of a new token, and its record with an id and the digest of the secret."""
+    token_id, secret = base32(rng, _ID_CHARS), base64url(rng.token(_SECRET_BYTES))
+    return texts.format(token_id, secret), replace(record, id=token_id, sha256=digest(secret))
+
+
 def _is_of(record: TokenRecord, who: Principal) -> bool:
     """Whether the token is the caller's own. A user of another tenant with the same name is another user."""
     return bool(who.user) and not who.home and (record.tenant, record.user) == (who.tenant, who.user)
+
+
+def _is_own(record: TokenRecord, who: Principal) -> bool:
+    """The same, without what browsers have: those are counted by themselves."""
+    return record.use == "token" and _is_of(record, who)
 
 
 def _over_at(record: TokenRecord) -> float:

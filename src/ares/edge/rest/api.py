@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ares.control.access.browser_sessions import BrowserSessions
 from ares.control.access.logins import Logins
 from ares.control.access.machines import MachineAuthority
 from ares.control.access.tenants import Tenants
@@ -22,11 +23,13 @@ from ares.control.governance.quotas import Quotas
 from ares.control.governance.secrets import Secrets
 from ares.control.queries.events import EventStream
 from ares.control.queries.explain import Explain
+from ares.control.queries.gpus import GpuMaps
 from ares.control.queries.health import Health
 from ares.control.queries.jobs import Jobs
 from ares.control.queries.logs import LogReader
 from ares.control.queries.nodes import Nodes
 from ares.control.queries.outputs import OutputReader
+from ares.control.queries.overview import Overviews
 from ares.control.queries.pools import Pools
 from ares.control.queries.steering import Steering
 from ares.control.queries.traces import Traces
@@ -75,6 +78,8 @@ class ApiServices:
     logs: LogReader
     job_sessions: JobSessions
     live_use: LiveUses
+    gpu_maps: GpuMaps
+    overviews: Overviews
     outputs: OutputReader
     nodes: Nodes
     pools: Pools
@@ -93,6 +98,7 @@ class ApiServices:
     users: Users
     tokens: Tokens
     logins: Logins
+    browser_sessions: BrowserSessions
     authority: MachineAuthority
     health: Health
     metrics: Callable[[bool], Awaitable[bytes]]
@@ -104,6 +110,7 @@ class ApiServices:
 def services_of(
     replica: Replica, *, metrics: Callable[[bool], Awaitable[bytes]], telemetry: Telemetry, clock: Clock, rng: Rng
 ) -> ApiServices:
+    live_use = LiveUses(replica.view, replica.job_sessions, clock)
     return ApiServices(
         view=replica.view,
         audit=replica.audit,
@@ -124,7 +131,9 @@ def services_of(
         events=replica.events,
         logs=replica.logs,
         job_sessions=replica.job_sessions,
-        live_use=LiveUses(replica.view, replica.job_sessions, clock),
+        live_use=live_use,
+        gpu_maps=GpuMaps(replica.view, live_use, clock),
+        overviews=replica.overviews,
         outputs=replica.outputs,
         nodes=replica.nodes,
         pools=replica.pools,
@@ -143,6 +152,7 @@ def services_of(
         users=replica.users,
         tokens=replica.tokens,
         logins=replica.logins,
+        browser_sessions=replica.browser_sessions,
         authority=replica.authority,
         health=replica.health,
         metrics=metrics,

@@ -15,6 +15,7 @@ from litestar.routes import ASGIRoute, HTTPRoute, WebSocketRoute
 from litestar.types import ASGIApp, Receive, Scope, Send
 from litestar.utils.path import normalize_path
 
+from ares.edge.dashboard import files
 from ares.edge.rest.answers import Answer, refuse
 from ares.edge.rest.api import ApiServices, ApiSettings
 from ares.edge.rest.bodies import NoQuery
@@ -28,6 +29,7 @@ from ares.edge.rest.http.operation import PUBLIC, Edge, Operation, RequestCall, 
 from ares.edge.rest.http.problems import Problem
 from ares.edge.rest.http.request_context import noted
 from ares.edge.rest.http.streaming import Streams
+from ares.edge.rest.http.wire import header
 from ares.edge.rest.routes.routes import OPERATIONS, PATH_PARAMETERS, PREFIX, SOCKETS
 from ares.model.access import Principal
 
@@ -118,6 +120,7 @@ def _routed(extra: Sequence[HTTPRouteHandler | WebsocketRouteHandler]) -> Litest
         [
             *(_http(operation) for operation in (*OPERATIONS, _openapi())),
             *(_socket(socket) for socket in SOCKETS),
+            *_pages(),
             *extra,
         ],
         middleware=[_gated],
@@ -234,6 +237,27 @@ def _socket(route: Socket) -> WebsocketRouteHandler:
 
     declared = {PERMISSION: route.access, ROUTE: route, _APP: serve}
     return WebsocketRouteHandler(_paths(route.path, root=False), opt=declared, name=route.id)(endpoint)
+
+
+def _pages() -> list[HTTPRouteHandler]:
+    """The dashboard, at its own addresses: what it shows it asks the API for, with the rights of its user."""
+
+    async def page(request: Request[Any, Any, Any]) -> ASGIApp:
+        found = files.static_file(request.scope["path"].removeprefix(files.PREFIX).strip("/"))
+        if found is None:
+            raise _no_such_path()
+        is_packed = "gzip" in (header(request.scope, b"accept-encoding") or "")
+        headers = {**found.headers, "content-encoding": "gzip"} if is_packed else found.headers
+        return Answer(found.packed if is_packed else found.plain, media_type=found.media_type, headers=headers)
+
+    async def root(request: Request[Any, Any, Any]) -> ASGIApp:
+        return Answer(b"", status=307, media_type="text/plain", headers={"location": f"{files.PREFIX}/"})
+
+    served = ((["/"], "openDashboard", root), ([files.PREFIX, f"{files.PREFIX}/{{path:path}}"], "dashboard", page))
+    return [
+        HTTPRouteHandler(paths, http_method="GET", opt={PERMISSION: PUBLIC, _APP: _app_of(make)}, name=name)(make)
+        for paths, name, make in served
+    ]
 
 
 def _checked(path: dict[str, Any]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ares.api.identity import NewToken, RoleView, TokenView, WhoAmI
+from ares.api.identity import LoginLink, NewToken, RoleView, TokenView, WhoAmI
 from ares.edge.client.calls.calls import JSON, Call, Params, Request, part
 from ares.edge.client.sending import AsyncSends, Sends
 from ares.model.access import Role, TenantRecord, UserRecord
@@ -74,6 +74,10 @@ def revoke_own_token(token_id: str) -> Call[None]:
     return Call(Request("DELETE", f"/v1/me/tokens/{part(token_id)}"), None)
 
 
+def login_link() -> Call[LoginLink]:
+    return Call(Request("POST", "/v1/me/login-links", repeatable=False), LoginLink)
+
+
 def whoami() -> Call[WhoAmI]:
     return Call(Request("GET", "/v1/whoami"), WhoAmI)
 
@@ -120,6 +124,10 @@ class AsyncIdentityMethods(AsyncSends):
     async def whoami(self) -> WhoAmI:
         """The identity that the server sees for this client, and its permissions."""
         return await self.send(whoami())
+
+    async def login_link(self) -> LoginLink:
+        """Opens the dashboard in a browser as who this client is: once, within minutes. Its path is a secret."""
+        return await self.send(login_link())
 
     async def roles(self) -> tuple[RoleView, ...]:
         """What each role may do."""
@@ -203,6 +211,10 @@ class IdentityMethods(Sends):
     def whoami(self) -> WhoAmI:
         """The identity that the server sees for this client, and its permissions."""
         return self.send(whoami())
+
+    def login_link(self) -> LoginLink:
+        """Opens the dashboard in a browser as who this client is: once, within minutes. Its path is a secret."""
+        return self.send(login_link())
 
     def roles(self) -> tuple[RoleView, ...]:
         """What each role may do."""

@@ -5,16 +5,17 @@ from typing import Annotated, Any, Literal
 from litestar.types import ASGIApp
 from msgspec import Meta
 
-from ares.api.identity import AuthView, NewToken, ProviderView, RoleView, TokenView, WhoAmI
+from ares.api.identity import AuthView, LoginLink, NewToken, OpenedSession, ProviderView, RoleView, TokenView, WhoAmI
 from ares.api.jobs import YEAR_S
 from ares.control.access.tenants import TenantChange
 from ares.control.access.users import Identity, UserChange, UserWish
 from ares.core.access.table import GRANTS, ROLES, TABLE, scope_of
 from ares.core.refusal import Refusal
-from ares.edge.rest.answers import TokenList, answer, empty
+from ares.edge.rest.answers import Answer, TokenList, answer, empty
 from ares.edge.rest.bodies import NoQuery, TokenName
+from ares.edge.rest.http.cookies import keep_session
 from ares.edge.rest.http.operation import RequestCall
-from ares.edge.rest.http.problems import NOT_FOUND, granted
+from ares.edge.rest.http.problems import NOT_FOUND, Problem, granted
 from ares.model.access import Isolation, Permission, TenantRecord, TokenRecord, UserName, UserRecord
 from ares.model.base import Note, Record, Shown, Slug
 
@@ -199,6 +200,34 @@ async def revoke_own_token(call: RequestCall[NoQuery, None]) -> ASGIApp:
 
 def _revoked(done: bool | Refusal) -> ASGIApp:
     return empty(None if granted(done) else NOT_FOUND)
+
+
+# ---- sessions of browsers
+
+
+async def create_login_link(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    text, record = granted(await call.edge.services.browser_sessions.link(call.who))
+    call.made(f"tokens/{record.id}")
+    # Behind the hash: browsers keep it to themselves, so no log of a server or proxy has it.
+    return answer(LoginLink(path=f"/ui/#login={text}", expires_at=record.expires_at or 0.0), status=201)
+
+
+async def open_browser_session(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    made = await call.edge.services.browser_sessions.open(call.who, call.token)
+    if isinstance(made, Refusal) and made.code == "revoked":
+        # A link that another browser used at the same moment.
+        raise Problem("unauthenticated", reason=made.reason)
+    text, record = granted(made)
+    call.made(f"tokens/{record.id}")
+    opened = OpenedSession(tenant=record.tenant, user=record.user, role=record.role, expires_at=record.expires_at)
+    lasts_s = (record.expires_at or record.created_at) - record.created_at
+    return answer(opened, status=201, headers={"set-cookie": keep_session(call.scope, text, lasts_s)})
+
+
+async def close_browser_session(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    """Repeatable. The browser forgets it in any case."""
+    await call.edge.services.browser_sessions.close(call.token)
+    return Answer(b"", status=204, headers={"set-cookie": keep_session(call.scope, "", 0.0)})
 
 
 def token_view(record: TokenRecord) -> TokenView:

@@ -56,6 +56,14 @@ async def get_cluster(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(next((cluster for cluster in clusters if cluster.id == call.path["cluster"]), None))
 
 
+async def get_overview(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    return answer(await call.edge.services.overviews.of(call.who))
+
+
+async def get_gpus(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    return answer(await call.edge.services.gpu_maps.of(call.who))
+
+
 async def list_leases(call: RequestCall[LeasesQuery, None]) -> ASGIApp:
     return answer(LeaseList(leases=await call.edge.services.nodes.leases(call.who, given(call.query.job))))
 

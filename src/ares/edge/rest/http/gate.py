@@ -21,8 +21,9 @@ from ares.edge.rest.answers import refuse
 from ares.edge.rest.api import ApiServices, ApiSettings
 from ares.edge.rest.http.audit_middleware import mutates, owner_of, unavailable
 from ares.edge.rest.http.connections import MACHINE
+from ares.edge.rest.http.cookies import from_own_page, session_cookie
 from ares.edge.rest.http.limits import Meter, address, lane_of, payer
-from ares.edge.rest.http.operation import PUBLIC, Access
+from ares.edge.rest.http.operation import PUBLIC, Access, Operation
 from ares.edge.rest.http.problems import Problem, not_found
 from ares.edge.rest.http.request_context import noted
 from ares.edge.rest.http.wire import header
@@ -87,7 +88,7 @@ class Gate:
             self._denied("wrong_role_cert")
             detail = f"a machine's certificate ({machine}) is for the agents' port alone"
             raise Problem("forbidden", detail=detail, reason="wrong_role_cert")
-        token = _bearer(scope)
+        token = _bearer(scope) or self._session(scope)
         who = await self._authenticate(scope, token, access) if token else None
         if not isinstance(who, Principal):
             self._denied(who.reason if isinstance(who, Refusal) else "no-credential")
@@ -122,10 +123,24 @@ class Gate:
             # An unknown token costs a read of the store: not for an address that guesses.
             return denied("unknown")
         who = await self._services.tokens.authenticate(token)
+        if isinstance(who, Principal) and (who.proof == "session") == bool(_bearer(scope)):
+            # A token is no cookie, and what a cookie holds is no token.
+            return denied("malformed")
         if isinstance(who, Refusal) and access == "machines:join":
             # Elsewhere a join token is no credential.
             return await self._services.authority.invited(token)
+        route = noted(scope).route
+        if isinstance(who, Refusal) and isinstance(route, Operation) and route.takes_links:
+            return await self._services.browser_sessions.invited(token)
         return who
+
+    def _session(self, scope: Scope) -> str:
+        """From a browser's cookie, if one of our own pages sent it."""
+        cookie = session_cookie(scope)
+        if cookie and not from_own_page(scope):
+            self._denied("bad-origin")
+            raise Problem("bad-origin", detail="a session is for this server's own pages", reason="bad_origin")
+        return cookie
 
     def _denied(self, reason: str) -> None:
         self._services.telemetry.count("ares_auth_denials_total", 1, reason)
@@ -194,7 +209,8 @@ class Frontier:
                 named, method = ("none", "none") if route is None else (route.id, str(getattr(route, "method", "GET")))
                 took, group = clock.monotonic() - began, f"{status // 100}xx"
                 telemetry.observe("ares_http_request_duration_seconds", took, named, method, group)
-                message["headers"] = [*message["headers"], *_SAFE_HEADERS]
+                given = {name for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(safe for safe in _SAFE_HEADERS if safe[0] not in given)]
             await send(message)
 
         return leave

@@ -94,6 +94,8 @@ class Operation:
     root: bool = False
     # A POST that changes nothing: it leaves no audit entry.
     reads: bool = False
+    # A login link is a credential for it.
+    takes_links: bool = False
     headers: tuple[str, ...] = ()
 
 

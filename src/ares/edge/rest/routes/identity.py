@@ -1,6 +1,6 @@
 """Routes of tenants, users, tokens, permissions and machines' identities."""
 
-from ares.api.identity import AuthView, NewToken, Revoked, WhoAmI
+from ares.api.identity import AuthView, LoginLink, NewToken, OpenedSession, Revoked, WhoAmI
 from ares.control.access.machines import Admitted
 from ares.control.access.tenants import TenantChange
 from ares.control.access.users import UserChange
@@ -86,6 +86,20 @@ IDENTITY_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "revokeOwnToken", "DELETE", "/me/tokens/{token}", "self:read", "Revoke a token of one's own.",
         identity.revoke_own_token, {204: ("", None)}, NoQuery, None, ("escalation",), tag="access",
+    ),
+    Operation(
+        "createLoginLink", "POST", "/me/login-links", "self:read",
+        "A secret that opens the dashboard in a browser, once and soon.", identity.create_login_link,
+        {201: (JSON, LoginLink)}, NoQuery, None, ("escalation",), tag="access",
+    ),
+    Operation(
+        "openBrowserSession", "POST", "/me/browser-session", "self:read",
+        "Trade a token, a login or a login link for a session in a cookie.", identity.open_browser_session,
+        {201: (JSON, OpenedSession)}, NoQuery, None, ("escalation",), tag="access", takes_links=True,
+    ),
+    Operation(
+        "closeBrowserSession", "DELETE", "/me/browser-session", "self:read", "End the session of this browser.",
+        identity.close_browser_session, {204: ("", None)}, NoQuery, tag="access",
     ),
     Operation(
         "listRoles", "GET", "/roles", "self:read", "What each role may do, and how far.", identity.list_roles,

@@ -3,7 +3,7 @@
 from ares.api.decisions import Explanation, PlanAnswer, ReplayAnswer
 from ares.api.identity import NewToken
 from ares.api.jobs import JobDetail, JobPage, LogMatches, OutputList, SubmitBody
-from ares.api.nodes import ClusterView, NodeView
+from ares.api.nodes import ClusterView, GpuMap, NodeView, Overview
 from ares.api.telemetry.traces import JobTrace
 from ares.api.usage import UsageReport
 from ares.edge.rest.answers import (
@@ -206,6 +206,15 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "getCluster", "GET", "/clusters/{cluster}", "nodes:read", "One cluster.", platform.get_cluster,
         {200: (JSON, ClusterView)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "getOverview", "GET", "/overview", "jobs:read",
+        "All of it at a glance: jobs by phase, why they wait, and what machines hold.",
+        platform.get_overview, {200: (JSON, Overview)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "getGpus", "GET", "/gpus", "jobs:read", "Every GPU, as columns: what is held of it, by which job, how busy.",
+        platform.get_gpus, {200: (JSON, GpuMap)}, NoQuery, tag="nodes",
     ),
     Operation(
         "listLeases", "GET", "/leases", "jobs:read", "Who holds the right to run the tenant's jobs.",

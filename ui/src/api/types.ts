@@ -1,0 +1,30 @@
+// The API's records by name, as the server writes them: whole, without left-out fields.
+import type { components } from "./schema";
+
+type Whole<T> = T extends (infer U)[]
+  ? Whole<U>[]
+  : T extends object
+    ? { [K in keyof T]-?: Whole<Exclude<T[K], undefined>> }
+    : T;
+type Schemas = components["schemas"];
+
+export type Overview = Whole<Schemas["Overview"]>;
+export type JobState = Whole<Schemas["JobState"]>;
+export type JobPage = Whole<Schemas["JobPage"]>;
+export type JobDetail = Whole<Schemas["JobDetail"]>;
+export type Waiting = Whole<Schemas["Waiting"]>;
+export type Eta = Whole<Schemas["Eta"]>;
+export type Explanation = Whole<Schemas["Explanation"]>;
+export type LedgerEvent = Whole<Schemas["LedgerEvent"]>;
+export type NodeView = Whole<Schemas["NodeView"]>;
+export type GpuMap = Whole<Schemas["GpuMap"]>;
+export type PlanAnswer = Whole<Schemas["PlanAnswer"]>;
+export type PoolView = Whole<Schemas["PoolView"]>;
+export type PrioRow = Whole<Schemas["PrioRow"]>;
+export type AlertRecord = Whole<Schemas["AlertRecord"]>;
+export type WhoAmI = Whole<Schemas["WhoAmI"]>;
+export type OutputList = Whole<Schemas["OutputList"]>;
+export type ReplayAnswer = Whole<Schemas["ReplayAnswer"]>;
+export type JobSpec = Whole<Schemas["JobSpec"]>;
+export type AuditPage = Whole<Schemas["AuditPage"]>;
+export type Phase = JobState["phase"];
