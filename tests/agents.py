@@ -46,6 +46,7 @@ class ScriptedAgent:
         self.info = NodeInfo(**{"name": name, "cpu_milli": 4000, "memory_mib": 4096, "gpus": cards, **info})
         self.auto = auto
         self.resends_logs = False
+        self.paced = False
         self.incarnation = 0
         self.received: list[ServerMessage] = []
         self.frames: list[ServerFrame] = []
@@ -65,7 +66,9 @@ class ScriptedAgent:
         await self.drop()
         if fresh:
             self.incarnation = 0
-        hello = Hello(info=self.info, incarnation=self.incarnation, alive=alive, resends_logs=self.resends_logs)
+        hello = Hello(
+            info=self.info, incarnation=self.incarnation, alive=alive, resends_logs=self.resends_logs, paced=self.paced
+        )
         self.open(sessions, hello, renewing=renewing)
         await settle()
 

@@ -168,6 +168,7 @@ VERBS: Final[dict[str, Verb]] = {
     "deleteUser": Verb("users", "user"),
     "getQuota": Verb("quota list"),
     "listQuotas": Verb("quota list"),
+    "listTransfers": Verb("list"),
     "getTenantQuota": Verb("quota read", "tenant"),
     "putQuota": Verb("quota", "tenant", body={"quota": {}}),
     "patchQuota": Verb("quota", "tenant", body={}),

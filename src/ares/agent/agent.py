@@ -30,6 +30,8 @@ from ares.agent.staging.images import Images
 from ares.agent.staging.inputs import StagedInputs
 from ares.agent.staging.preparation import Preparation
 from ares.agent.staging.stager import Stager
+from ares.agent.transfer.move_reports import MoveReports
+from ares.agent.transfer.rates import LeasedRates
 from ares.agent.transfer.transfers import Transfers
 from ares.model.isolation import shortfall
 from ares.model.link import ChildAnswer, ChildCall
@@ -151,6 +153,7 @@ class Agent:
             mailbox=self._mailbox,
             attempts=attempts,
             entrance=entrance,
+            rates=LeasedRates(self.transfers),
         )
         _log.info("agent.started", node=info.name, isolation=info.isolation_level, by=info.sandbox, gpus=len(info.gpus))
         if short := shortfall(info.sandbox):
@@ -159,7 +162,8 @@ class Agent:
         looking = asyncio.create_task(self._look(attempts))
         guarding = asyncio.create_task(self._guard(attempts).run())
         stopping = asyncio.create_task(self._stopping.wait())
-        tasks: list[asyncio.Task[Any]] = [talking, looking, guarding, stopping]
+        telling = asyncio.create_task(MoveReports(self.transfers, self._mailbox, self._clock).run())
+        tasks: list[asyncio.Task[Any]] = [talking, looking, guarding, stopping, telling]
         if self._settings.caches is not None:
             tasks.append(asyncio.create_task(self._settings.caches.run(self._clock)))
         if self._witness is not None:

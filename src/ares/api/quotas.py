@@ -1,7 +1,7 @@
-"""Quotas, and what is used of them."""
+"""Quotas, what is used of them, and bytes on their way."""
 
-from ares.model.base import Record
-from ares.model.quota import LevelName, Quota
+from ares.model.base import Record, Shown
+from ares.model.quota import BreakerPhase, LevelName, Quota, TransferKind
 
 
 class LevelUse(Record, frozen=True, omit_defaults=False):
@@ -30,3 +30,37 @@ class QuotaView(Record, frozen=True):
     uses: tuple[LevelUse, ...] = ()
     # Its counts were found wrong a moment ago: jobs are admitted with more care.
     in_doubt: bool = False
+
+
+class TransferRow(Shown, frozen=True):
+    """Bulk bytes of one tenant and kind on one node: those that pass in a second, and those that wait for their turn.
+    `tenant_bytes_per_s` is what the tenant may move on all nodes together, None without a limit."""
+
+    node: str
+    tenant: str
+    kind: TransferKind
+    bytes_per_s: int
+    waiting_bytes: int
+    tenant_bytes_per_s: int | None = None
+
+
+class BreakerRow(Shown, frozen=True):
+    """An endpoint that requests of a tenant from one node stay away from, because too many of them failed."""
+
+    node: str
+    endpoint: str
+    tenant: str
+    phase: BreakerPhase
+
+
+class PausedJob(Shown, frozen=True):
+    job: str
+    endpoint: str
+
+
+class TransfersView(Shown, frozen=True):
+    """What moves now, most first; where requests stay away from; and which jobs wait for that."""
+
+    transfers: tuple[TransferRow, ...]
+    breakers: tuple[BreakerRow, ...] = ()
+    paused: tuple[PausedJob, ...] = ()

@@ -23,6 +23,7 @@ from ares.control.execution.reports import Reports
 from ares.control.execution.rights import Rights
 from ares.control.execution.sessions import Sessions
 from ares.control.execution.staging import Staging
+from ares.control.execution.transfers import RateLeases, TransferBoard
 from ares.control.execution.transitions import Transitions
 from ares.control.execution.uploads import Uploads
 from ares.control.flow.child_index import ChildIndex
@@ -57,6 +58,7 @@ from ares.control.queries.pending_metrics import PendingMetrics
 from ares.control.queries.pools import Pools
 from ares.control.queries.steering import Steering
 from ares.control.queries.traces import Traces
+from ares.control.queries.transfers import TransferList
 from ares.control.queries.usage import Spending
 from ares.control.replica_terms import Ports, ReplicaTerms
 from ares.control.scheduler.budget_watch import BudgetWatch
@@ -120,6 +122,9 @@ class Replica:
         self.decisions = Decisions(clock, rng, ports.decisions)
         self.transitions = Transitions(store, view, clock, rng, telemetry, terms.epoch)
         self.deadlines = Deadlines(view, planner, clock)
+        shared = None if terms.exclusive else store
+        self.leases = RateLeases(view, clock, TransferBoard(view, clock, telemetry, shared, terms.replica))
+        self.transfer_list = TransferList(view, self.leases)
         self.submit = self._submission(ports, terms)
         self.progress = ProgressBoard(store, view, clock)
         self.leader = Leader(
@@ -154,7 +159,7 @@ class Replica:
 
     def _reading(self, ports: Ports, terms: ReplicaTerms) -> None:
         store, view, clock, planner = ports.store, self.view, ports.clock, self.planner
-        reasons = WaitingReasons(view, self.flow_index, clock)
+        reasons = WaitingReasons(view, self.flow_index, clock, self.leases.board.waits_for)
         self.jobs = Jobs(
             store, view, self.transitions, self.submit, self.expanding, planner, self.deadlines, reasons, self._cursors,
             clock, self._growth, self.child_index,
@@ -192,7 +197,7 @@ class Replica:
             view=view, enrolment=Enrolment(store, clock, terms.replica, terms.timing),
             reports=Reports(self.transitions, telemetry), rights=rights, timing=terms.timing,
             progress=self.progress, tokens=self.tokens, logs=keeper, uploads=uploads, secrets=self.secrets, clock=clock,
-            handover=Handover(view, self.transitions, clock, telemetry),
+            handover=Handover(view, self.transitions, clock, telemetry), leases=self.leases,
             telemetry=telemetry, epoch=terms.epoch, ack_within_s=terms.ack_within_s, store_lock=terms.store_lock,
         )  # fmt: skip
 
@@ -242,7 +247,7 @@ class Replica:
         writer = Writer(store, clock, telemetry, "submit")
         admissions = Admissions(writer, view, counting, clock, ports.rng, telemetry)
         self.meters = Meters(store, view, clock, terms.replica)
-        self.quotas = Quotas(store, view, counting, self.meters, clock)
+        self.quotas = Quotas(store, view, counting, self.meters, self.leases.board.rate, clock)
         self.recount = Recount(store, view, counting, self.alerts, clock, telemetry)
         drafting = Drafting(
             view, deadlines, clock, ports.rng, telemetry, terms.epoch,
@@ -308,6 +313,7 @@ class Replica:
             "leader": self.leader.run(reign or self.reign),
             "recount": self.recount.run(),
             "meters": self.meters.run(),
+            "transfers": self.leases.run(self.sessions.by_node),
             **({} if self.audit_heads is None else {"audit": self.audit.run(), "heads": self.audit_heads.run()}),
         }
 

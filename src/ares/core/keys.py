@@ -53,6 +53,8 @@ ADMISSIONS = "/admissions/"
 SPENT = "/spent/"
 # What each replica has served in a month.
 METERS = "/meters/"
+# What nodes move now, by the replica that they are connected to.
+TRANSFERS = "/transfers/"
 CHANNELS = "/channels/"
 # Of jobs' ends, until they were sent.
 NOTICES = "/notices/"
@@ -233,6 +235,10 @@ def spent(tenant_name: str, month: str) -> str:
 
 def meter(tenant_name: str, month: str, replica: str) -> str:
     return f"{METERS}{tenant_name}/{month}/{replica}"
+
+
+def transfer(replica: str) -> str:
+    return f"{TRANSFERS}{replica}"
 
 
 def kind_of(key: str) -> str:

@@ -15,6 +15,7 @@ from msgspec import Meta
 from ares.model.base import Instant, Line, Number, Record, Sha256, Words
 from ares.model.job import CHILDREN_MAX, JobSpec, WarnSignal
 from ares.model.node import NodeInfo
+from ares.model.quota import NodeMoves
 from ares.model.secret import SECRETS_PER_JOB_MAX, SecretGiven
 from ares.model.state import ExitInfo, Fence, OutputFile, Placement
 
@@ -52,6 +53,8 @@ class Hello(Record, frozen=True, tag="hello"):
     resends_logs: bool = False
     # The agent opens a stream for sessions when it is asked to.
     enterable: bool = False
+    # The agent keeps to rates that it is told.
+    paced: bool = False
 
 
 class Renew(Record, frozen=True, tag="renew"):
@@ -147,7 +150,13 @@ class Progress(Record, frozen=True, tag="progress"):
     message: Words = ""
 
 
-AgentMessage = Hello | Renew | Leave | Started | Exited | Fenced | LogChunk | OutputChunk | Progress
+class Moving(Record, frozen=True, tag="moving"):
+    """Bulk bytes on their way, while there are any; only the newest matters."""
+
+    moves: NodeMoves
+
+
+AgentMessage = Hello | Renew | Leave | Started | Exited | Fenced | LogChunk | OutputChunk | Progress | Moving
 
 
 class AgentFrame(Record, frozen=True):
@@ -184,6 +193,8 @@ class Welcome(Record, frozen=True, tag="welcome"):
     dead_after_s: float = 9.0
     # Set where one server at a time has the store; None: other servers may decide.
     store_lock: StoreLock | None = None
+    # The control plane wants to know of bulk bytes.
+    moves: bool = False
 
 
 class Renewed(Record, frozen=True, tag="renewed"):
@@ -288,7 +299,19 @@ class OutputAck(Record, frozen=True, tag="output-ack"):
     refused: str = ""
 
 
-ServerMessage = Welcome | Renewed | Start | Stop | Resize | OpenAside | Ack | LogAck | OutputAck
+class TransferRates(Record, frozen=True, tag="transfer-rates"):
+    """What tenants may move on this node, in bytes per second."""
+
+    # Of all tenants that are limited, while they have no lease. None: as before.
+    floors: dict[str, float] | None = None
+    # Leases, which last so long.
+    leases: dict[str, float] = {}
+    lasts_s: float = 3.0
+    # Parts of the link, of tenants with another one than 1; told with `floors`.
+    weights: dict[str, int] = {}
+
+
+ServerMessage = Welcome | Renewed | Start | Stop | Resize | OpenAside | Ack | LogAck | OutputAck | TransferRates
 
 
 class ServerFrame(Record, frozen=True):

@@ -1,20 +1,22 @@
-"""What a tenant, its teams and its users may have at most."""
+"""What a tenant, its teams and its users may have at most, and which of their bytes are on their way."""
 
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ares.model.base import Note, Record, Slug
+from ares.model.base import Line, Note, Number, Record, Slug
 from ares.model.job import Priority
 
 Amount = Annotated[float, Meta(ge=0.0, le=1e12)]
 # Cores, GiB, GPUs, GPUs of one model, GPU-hours in a month, jobs that have not ended, jobs that wait, GiB of outputs
-# kept, GiB of outputs downloaded in a month, and what may be spent in a month in the currency of the price list.
+# kept, GiB of outputs downloaded in a month, MB of bulk bytes per second on all nodes together, and what may be spent
+# in a month in the currency of the price list.
 Measure = Annotated[
     str,
     Meta(
         max_length=80,
-        pattern=r"^(cpu|memory|gpus(\.[A-Za-z0-9 ._-]+)?|gpu-hours|jobs(-queued)?|storage|egress|budget)$(?!\n)",
+        pattern=r"^(cpu|memory|gpus(\.[A-Za-z0-9 ._-]+)?|gpu-hours|jobs(-queued)?|storage|egress|transfer|budget)"
+        r"$(?!\n)",
     ),
 ]
 # A user's name, or the id of a token of no user.
@@ -85,3 +87,44 @@ class MeterRecord(Record, frozen=True):
     month: str
     replica: str
     egress_bytes: int = 0
+
+
+# ---- bytes on their way
+
+# "fetch": files of projects; "image": images; "output": what attempts hand over; "data": datasets; "checkpoint".
+TransferKind = Literal["fetch", "image", "output", "data", "checkpoint"]
+BreakerPhase = Literal["closed", "open", "probing", "ramping"]
+_MOVES_MAX = 2000
+
+
+class TenantMoves(Record, frozen=True):
+    """Of one tenant and kind on one node: bytes that passed in a second, and bytes that wait for their turn."""
+
+    tenant: Line
+    kind: TransferKind
+    moved: Number = 0
+    waiting: Number = 0
+
+
+class BreakerState(Record, frozen=True):
+    """An endpoint that a tenant's requests from one node stay away from."""
+
+    endpoint: Line
+    tenant: Line
+    phase: BreakerPhase
+
+
+class NodeMoves(Record, frozen=True):
+    """What passes the door for bulk bytes of one node."""
+
+    flows: Annotated[tuple[TenantMoves, ...], Meta(max_length=_MOVES_MAX)] = ()
+    breakers: Annotated[tuple[BreakerState, ...], Meta(max_length=_MOVES_MAX)] = ()
+    # Jobs that wait for an endpoint which is left alone.
+    paused: Annotated[dict[Line, Line], Meta(max_length=_MOVES_MAX)] = {}
+
+
+class TransferRecord(Record, frozen=True):
+    """What nodes that are connected to one replica move, written about once a second while they do."""
+
+    replica: str
+    nodes: dict[str, NodeMoves] = {}

@@ -28,6 +28,8 @@ from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import RunRight
 from ares.agent.link.session import Conversation
 from ares.agent.settings import AgentSettings
+from ares.agent.transfer.rates import LeasedRates
+from ares.agent.transfer.transfers import Transfers
 from ares.core import keys
 from ares.core.access import tokens
 from ares.model.access import TokenRecord
@@ -168,7 +170,8 @@ async def live(name: str, credential: str, servers: list[str], puppets: list[Pup
     entrance = Entrance(info, puppet, AgentSettings(), clock)  # pyright: ignore[reportArgumentType]
     talk = Conversation(
         info=info, entrance=entrance, link=CountedLink(servers), credential=credential,
-        boot=1, clock=clock, rng=SystemRng(), run_right=run_right, mailbox=mailbox, attempts=puppet,  # pyright: ignore[reportArgumentType]
+        rates=LeasedRates(Transfers(clock)), boot=1, clock=clock, rng=SystemRng(), run_right=run_right, mailbox=mailbox,
+        attempts=puppet,  # pyright: ignore[reportArgumentType]
     )  # fmt: skip
     await talk.run()
 

@@ -12,6 +12,7 @@ from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import RunRight
 from ares.agent.link.session import Conversation
 from ares.agent.settings import AgentSettings
+from ares.agent.transfer.rates import LeasedRates
 from ares.agent.transfer.transfers import Transfers
 from ares.model.link import AgentFrame, JoinReply, JoinRequest, Renew, Renewed, ServerFrame, Welcome
 from ares.model.node import NodeInfo
@@ -69,6 +70,7 @@ async def test_sessions_that_break_after_their_welcome_are_tried_ever_more_slowl
         mailbox=mailbox,
         attempts=attempts,
         entrance=Entrance(INFO, attempts, AgentSettings(), clock),
+        rates=LeasedRates(Transfers(clock)),
     )
     talking = asyncio.create_task(conversation.run())
     await clock.advance(60)
@@ -121,6 +123,7 @@ async def talk_to(link: ServesInTurn, clock: ManualClock, directory: Path) -> "a
     conversation = Conversation(
         boot=1, info=INFO, link=link, credential="c", clock=clock, rng=SeededRng(), run_right=run_right,
         mailbox=mailbox, attempts=attempts, entrance=Entrance(INFO, attempts, AgentSettings(), clock),
+        rates=LeasedRates(Transfers(clock)),
     )  # fmt: skip
     return asyncio.create_task(conversation.run())
 

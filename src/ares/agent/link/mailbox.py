@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from ares.agent.attempts.attempt import Attempt
 from ares.agent.files.upload import Piece
 from ares.agent.link.outbox import Key, Outbox, Report, key_of
-from ares.model.link import AgentFrame, AgentMessage, Leave, LogChunk, OutputChunk, Progress, Renew, Started
+from ares.model.link import AgentFrame, AgentMessage, Leave, LogChunk, Moving, OutputChunk, Progress, Renew, Started
+from ares.model.quota import NodeMoves
 
 FRAME_LOG_BYTES = 1024 * 1024
 # Bytes of output files under way at once, for all attempts together.
@@ -27,6 +28,9 @@ class Mailbox:
         self._talking: dict[Key, Attempt] = {}
         # Attempts with output files to send.
         self._uploading: dict[Key, Attempt] = {}
+        # What moves now, and whether the control plane wants to know.
+        self._moves: NodeMoves | None = None
+        self.tells_moves = False
         self._wake = asyncio.Event()
         # Set when a message other than Started waits.
         self.urgent = asyncio.Event()
@@ -62,6 +66,11 @@ class Mailbox:
     def progress(self, progress: Progress) -> None:
         self._progress[(progress.ref, progress.rank)] = progress
         self._rouse()
+
+    def moving(self, moves: NodeMoves) -> None:
+        self._moves = moves
+        if self.tells_moves:
+            self._rouse()
 
     def output(self, attempt: Attempt) -> None:
         self._talking[attempt.key] = attempt
@@ -110,6 +119,9 @@ class Mailbox:
         messages += outputs
         messages += self._progress.values()
         self._progress.clear()
+        if self._moves is not None and self.tells_moves:
+            messages.append(Moving(moves=self._moves))
+            self._moves = None
         reports = self.outbox.take(FRAME_REPORTS, FRAME_RESULT_BYTES, self._may_go)
         messages += reports
         if (reports and self.outbox.waiting) or self._talking or more:

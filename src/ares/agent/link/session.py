@@ -10,6 +10,7 @@ from ares.agent.entry.entrance import Entrance
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import RunRight
 from ares.agent.loops import first_to_end
+from ares.agent.transfer.rates import LeasedRates
 from ares.model.link import (
     Ack,
     AgentFrame,
@@ -24,6 +25,7 @@ from ares.model.link import (
     ServerMessage,
     Start,
     Stop,
+    TransferRates,
     Welcome,
 )
 from ares.model.node import NodeInfo
@@ -68,6 +70,7 @@ class Conversation:
         mailbox: Mailbox,
         attempts: Attempts,
         entrance: Entrance,
+        rates: LeasedRates,
     ) -> None:
         self._info = info
         self._link = link
@@ -78,7 +81,7 @@ class Conversation:
         self._run_right = run_right
         self._mailbox = mailbox
         self._attempts = attempts
-        self._entrance = entrance
+        self._entrance, self._rates = entrance, rates
         # The session, where it can open a stream for sessions in jobs.
         self._sideways: Sideways | None = None
         self._welcome = Welcome(incarnation=0, store_epoch=0)
@@ -135,7 +138,7 @@ class Conversation:
     async def _greet(self, session: LinkSession, frames: AsyncIterator[ServerFrame]) -> ServerFrame:
         hello = Hello(
             info=self._info, incarnation=self._attempts.incarnation, alive=self._attempts.refs(), boot=self._boot,
-            resends_logs=True, enterable=self._sideways is not None,
+            resends_logs=True, enterable=self._sideways is not None, paced=True,
         )  # fmt: skip
         await session.send(AgentFrame(messages=(hello, self._next_renewal())))
         try:
@@ -157,6 +160,7 @@ class Conversation:
         self._welcome = welcome
         self._run_right.set_terms(welcome.self_fence_ratio, welcome.dead_after_s)
         self._attempts.keep_only(welcome.keep)
+        self._mailbox.tells_moves = welcome.moves
         self._mailbox.rewind()
         _log.info("agent.connected", incarnation=welcome.incarnation, kept=len(welcome.keep))
         self._take(first.messages[1:])
@@ -225,15 +229,21 @@ class Conversation:
                     self._attempts.output_kept(message)
                 case Renewed():
                     self._renewed(message)
-                case OpenAside(key=key):
-                    if self._sideways is not None:
-                        self._entrance.called(self._sideways, key)
+                case OpenAside() | TransferRates():
+                    self._take_beside(message)
                 case Stop():
                     self._attempts.stop(message)
                 case Resize():
                     self._attempts.resize(message)
                 case Welcome():
                     raise LinkBroken("a second welcome in one session")
+
+    def _take_beside(self, message: OpenAside | TransferRates) -> None:
+        """What is about no attempt."""
+        if isinstance(message, TransferRates):
+            self._rates.take(message)
+        elif self._sideways is not None:
+            self._entrance.called(self._sideways, message.key)
 
     def _next_renewal(self) -> Renew:
         return Renew(nonce=self._run_right.sending(), dead_after_s=self._run_right.holds_by_s)

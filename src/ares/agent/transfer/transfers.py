@@ -7,31 +7,22 @@ async with transfers.turn(tenant, endpoint):          # waits while the endpoint
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 import structlog
 
-from ares.core.transfer.breaker import BreakerPhase, EndpointBreaker
+from ares.core.transfer.breaker import EndpointBreaker
 from ares.core.transfer.turns import PieceGrant, TransferTurns, TurnWait
+from ares.model.quota import BreakerState, TransferKind
 from ares.ports.clock import Clock, happens
 
 _log = structlog.get_logger(__name__)
 
-# "fetch": files for attempts; "image": images; "output": what attempts hand over; "data": datasets; "checkpoint".
-TransferKind = Literal["fetch", "image", "output", "data", "checkpoint"]
 # Where the control plane is reached, which keeps projects and outputs.
 CONTROL_PLANE: Final = "control-plane"
 # How long a thread waits before it looks whether its bytes are still wanted.
 _LOOK_S: Final = 0.25
 _BREAKERS_MAX: Final = 1000
-
-
-class BreakerSeen(NamedTuple):
-    """An endpoint that a tenant's requests stay away from."""
-
-    endpoint: str
-    tenant: str
-    phase: BreakerPhase
 
 
 class _Asker:
@@ -69,9 +60,12 @@ class Transfers:
     def rate(self, tenant: str) -> float:
         return self._turns.rate(tenant)
 
-    def waiting(self) -> dict[str, int]:
-        """Bytes that wait here, by tenant."""
-        return self._turns.waiting()
+    def waiting(self) -> dict[tuple[str, TransferKind], int]:
+        """Bytes that wait here, by tenant and kind."""
+        found: dict[tuple[str, TransferKind], int] = {}
+        for tenant, asker, left in self._turns.waiting():
+            found[tenant, asker.kind] = found.get((tenant, asker.kind), 0) + left
+        return found
 
     def moved(self) -> dict[tuple[str, TransferKind], int]:
         """Bytes that passed since the last call, by tenant and kind."""
@@ -207,11 +201,11 @@ class Transfers:
         if self._paused.pop(job, None) is not None:
             self.heed()
 
-    def breakers(self) -> tuple[BreakerSeen, ...]:
+    def breakers(self) -> tuple[BreakerState, ...]:
         """Those that are not closed."""
         now = self._clock.monotonic()
         return tuple(
-            BreakerSeen(endpoint, tenant, phase)
+            BreakerState(endpoint=endpoint, tenant=tenant, phase=phase)
             for (tenant, endpoint), breaker in self._breakers.items()
             if (phase := breaker.phase(now)) != "closed"
         )

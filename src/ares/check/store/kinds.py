@@ -19,7 +19,7 @@ from ares.model.job import JobSpec
 from ares.model.node import AuthorityRecord, MachineRecord, NodeLease, NodeRecord, RemovedNode
 from ares.model.policy import PolicyRecord
 from ares.model.profile import ProfileRecord
-from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord
+from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord, TransferRecord
 from ares.model.reservation import Reservation
 from ares.model.secret import SecretRecord
 from ares.model.state import (
@@ -193,6 +193,7 @@ QUOTAS = RecordKind("/quotas/", QuotaRecord, _field("tenant"))
 ADMISSIONS = RecordKind("/admissions/", AdmissionRecord, _any)
 SPENT = RecordKind("/spent/", SpentRecord, _spent)
 METERS = RecordKind("/meters/", MeterRecord, _meter)
+TRANSFERS = RecordKind("/transfers/", TransferRecord, _field("replica"))
 TENANTS = RecordKind("/tenants/", TenantRecord, _field("name"))
 USERS = RecordKind("/users/", UserRecord, _user)
 SECRETS = RecordKind("/secrets/", SecretRecord, _user)
@@ -228,5 +229,6 @@ PER_JOB = (SPECS, STATES, EVENTS, RESULTS, PROGRESS, ARRAYS, RETRIES)
 OF_ALL = (
     NODES, LEASES, REMOVED, TOKENS, TENANTS, USERS, SECRETS, IDENTITIES, LEADERS, PROFILES, RESERVATIONS, BOOKINGS,
     CRONS, DATASETS, PREDICTIONS, MODEL, EPOCH, FORMAT, SETTLED, BOOTSTRAP, CLOCK, PROOF, MACHINES, AUTHORITY, POLICIES,
-    POLICY_HISTORY, ALERTS, NOTICES, CHANNELS, FLOWS, QUOTAS, ADMISSIONS, SPENT, METERS, AUDIT_HEADS, AUDIT_KEYS,
+    POLICY_HISTORY, ALERTS, NOTICES, CHANNELS, FLOWS, QUOTAS, ADMISSIONS, SPENT, METERS, TRANSFERS, AUDIT_HEADS,
+    AUDIT_KEYS,
 )  # fmt: skip

@@ -8,7 +8,7 @@ import structlog
 
 from ares.control.execution.enrolment import Enrolled
 from ares.control.execution.reports import Report
-from ares.model.link import Ack, AttemptRef, Exited, LogAck, OutputChunk, Renew, ServerMessage
+from ares.model.link import Ack, AttemptRef, Exited, Hello, LogAck, OutputChunk, Renew, ServerMessage
 
 log = structlog.get_logger()
 
@@ -27,7 +27,7 @@ Key = tuple[AttemptRef, int]
 class AgentSession:
     """The state of one stream, mutable, owned by `Sessions`."""
 
-    def __init__(self, enrolled: Enrolled, *, resends_logs: bool = False, enterable: bool = False) -> None:
+    def __init__(self, enrolled: Enrolled, hello: Hello) -> None:
         # The node's lease as this session last wrote it.
         self.enrolled = enrolled
         self.node = enrolled.node
@@ -44,9 +44,11 @@ class AgentSession:
         # Ranks that were told to end, or reported their end: they need no further command.
         self.ending: set[Key] = set()
         # The agent sends output again that could not be stored, and delays the end of the attempt for it.
-        self.resends_logs = resends_logs
+        self.resends_logs = hello.resends_logs
         # The agent opens a stream for sessions in jobs when it is asked to.
-        self.enterable = enterable
+        self.enterable = hello.enterable
+        # The agent keeps to rates that it is told.
+        self.paced = hello.paced
         # Ranks with output that could not be stored: how far it was sent, and why.
         self.unkept_logs: dict[Key, tuple[int, str]] = {}
         # Ranks whose tenant is over its disk quota: no more of their output is stored.

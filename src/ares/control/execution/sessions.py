@@ -19,6 +19,7 @@ from ares.control.execution.renewals import Renewals
 from ares.control.execution.reports import Report, Reports
 from ares.control.execution.rights import Rights
 from ares.control.execution.session import AgentSession, Key, carry
+from ares.control.execution.transfers import RateLeases
 from ares.control.execution.uploads import Uploads
 from ares.control.governance.secrets import Secrets
 from ares.control.state.view import Delta, View
@@ -34,6 +35,7 @@ from ares.model.link import (
     JoinRequest,
     Leave,
     LogChunk,
+    Moving,
     OutputChunk,
     Progress,
     Renew,
@@ -77,6 +79,7 @@ class Sessions:
         uploads: Uploads,
         secrets: Secrets,
         handover: Handover,
+        leases: RateLeases,
         clock: Clock,
         telemetry: Telemetry,
         epoch: int,
@@ -84,20 +87,13 @@ class Sessions:
         ack_within_s: float = ACK_WITHIN_S,
         store_lock: StoreLock | None = None,
     ) -> None:
-        self._view = view
-        self._enrolment = enrolment
-        self._handover = handover
+        self._view, self._enrolment, self._handover = view, enrolment, handover
         self._renewals = Renewals(enrolment, view, clock, telemetry, timing)
-        self._reports = reports
-        self._rights = rights
-        self._progress = progress
-        self._tokens = tokens
-        self._logs = logs
+        self._reports, self._rights, self._progress = reports, rights, progress
+        self._tokens, self._logs, self._leases = tokens, logs, leases
         self._uploads, self._secrets = uploads, secrets
-        self._clock = clock
-        self._telemetry = telemetry
-        self._epoch = epoch
-        self._timing = timing
+        self._clock, self._telemetry = clock, telemetry
+        self._epoch, self._timing = epoch, timing
         self._ack_within_s, self._store_lock = ack_within_s, store_lock
         self.by_node: dict[str, AgentSession] = {}
         self._door = asyncio.Semaphore(_ENROLLING_MAX)
@@ -186,7 +182,7 @@ class Sessions:
         older = self.by_node.get(enrolled.node)
         if older is not None:
             older.close("the agent connected again")
-        session = AgentSession(enrolled, resends_logs=hello.resends_logs, enterable=hello.enterable)
+        session = AgentSession(enrolled, hello)
         self.by_node[enrolled.node] = session
         placed = [
             (self._view.entries[job].state, mine)
@@ -202,8 +198,10 @@ class Sessions:
             dead_after_s=self._renewals.lasts_s(session),
             renew_every_s=self._timing.renew_every_s, self_fence_ratio=self._timing.self_fence_ratio,
             output_bytes_max=self._uploads.bytes_max, store_lock=self._store_lock,
+            moves=True,
         )  # fmt: skip
         session.send(welcome)
+        self._leases.greet(session)
         self._renewals.answer(session, renewals)
         alive = frozenset(hello.alive)
         for state, places in placed:
@@ -361,6 +359,8 @@ class Sessions:
                     self._logs.take(session, message)
                 case OutputChunk():
                     self._uploads.take(session, message)
+                case Moving(moves=moves):
+                    self._leases.note(session, moves)
                 case Progress():
                     if self._rights.may_report(session, message.ref, message.rank):
                         self._progress.note(message)

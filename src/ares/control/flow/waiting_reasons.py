@@ -1,4 +1,6 @@
-"""Why a WAITING job is not queued: a person, a time, or other jobs."""
+"""Why a WAITING job is not queued: a person, a time, or other jobs; and what a job on a node waits for."""
+
+from collections.abc import Callable
 
 from ares.api.reasons import Reason
 from ares.control.flow.flow_index import FlowIndex
@@ -8,19 +10,25 @@ from ares.core.lifecycle.waiting import needy
 from ares.core.needs.verdict import judge
 from ares.core.text import span
 from ares.model.job import JobSpec
-from ares.model.state import JobState
+from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock
 
 
 class WaitingReasons:
-    def __init__(self, view: View, flows: FlowIndex, clock: Clock) -> None:
+    def __init__(
+        self, view: View, flows: FlowIndex, clock: Clock, waits_for: Callable[[str], str] = lambda _: ""
+    ) -> None:
+        # The endpoint that a job on a node waits for.
+        self._waits_for = waits_for
         self._flows = flows
         self._view = view
         self._clock = clock
         self._standings = ParentStandings(view)
 
     def of(self, state: JobState, spec: JobSpec | None) -> Reason | None:
-        """The first that keeps it; None for a job in another phase."""
+        """The first that keeps it; None for a job that waits for none of these."""
+        if state.phase in BOUND:
+            return self._paused(state)
         if state.phase != "WAITING" or spec is None:
             return None
         if state.held_by:
@@ -47,6 +55,16 @@ class WaitingReasons:
         return Reason(
             code="BEGIN_AT", message=f"it begins in {span(left_s)}, not before", numbers={"leftS": round(left_s)}
         )
+
+    def _paused(self, state: JobState) -> Reason | None:
+        endpoint = self._waits_for(state.id)
+        if not endpoint:
+            return None
+        message = (
+            f"its bytes wait for {endpoint}, where too many requests of the tenant failed; they go on by themselves "
+            "when it answers again, and no retry is used up"
+        )
+        return Reason(code="STORAGE_PAUSED", message=message)
 
     def _now(self, parents: tuple[str, ...]) -> str:
         """The phase of the first of them."""

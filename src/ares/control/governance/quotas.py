@@ -1,5 +1,6 @@
 """Quotas as people set and see them: a tenant's limits, and how much of them is in use."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -15,7 +16,7 @@ from ares.control.state.view import View
 from ares.core import keys
 from ares.core.quota.counts import TENANT, QuotaLevel
 from ares.core.quota.judge import limits_of, use_at
-from ares.core.quota.measures import from_units
+from ares.core.quota.measures import AT_USE, from_units
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.base import Note, Record
@@ -26,7 +27,10 @@ from ares.ports.store import Delete, Put, Store
 
 # Teams and users shown in one answer.
 _LEVELS_SHOWN = 200
-_SHOWN = ("cpu", "memory", "gpus", "gpu-hours", "jobs", "jobs-queued", "storage", "egress", "budget")
+_SHOWN = ("cpu", "memory", "gpus", "gpu-hours", "jobs", "jobs-queued", "storage", "egress", "transfer", "budget")
+
+# With less, a large file would take days, and what waits for it with it.
+RATE_MIN = 0.01
 
 # By measure, what policies call it and its limit.
 _NUMBERS = {
@@ -65,7 +69,17 @@ class QuotaChange(Record, frozen=True):
 
 
 class Quotas:
-    def __init__(self, store: Store, view: View, counting: Counting, meters: Meters, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        view: View,
+        counting: Counting,
+        meters: Meters,
+        moved: Callable[[str], int],
+        clock: Clock,
+    ) -> None:
+        """`moved`: bytes per second that a tenant moves now."""
+        self._moved = moved
         self._records = Records(store, view)
         self._view = view
         self._counting = counting
@@ -134,6 +148,7 @@ class Quotas:
             held, limits = used(level), limits_of(quota, level).amounts
             if level == TENANT:
                 held["egress"] = self._meters.served(tenant)
+                held["transfer"] = self._moved(tenant)
             shown = (
                 resource for resource in dict.fromkeys((*_SHOWN, *limits)) if resource in limits or held.get(resource)
             )
@@ -214,8 +229,10 @@ def wrong(quota: Quota) -> str:
                 return f"{whose}: {measure} has neither a hard nor a soft limit; leave it out instead"
             if limit.hard is not None and limit.soft is not None and limit.soft > limit.hard:
                 return f"{whose}: the soft limit of {measure} ({limit.soft:g}) is above the hard one ({limit.hard:g})"
-            if measure == "egress" and whose != "the tenant":
-                return f"{whose}: egress is counted for whole tenants only"
+            if measure in AT_USE and whose != "the tenant":
+                return f"{whose}: {measure} is counted for whole tenants only"
+            if measure == "transfer" and (limit.hard is None or limit.hard < RATE_MIN):
+                return f"{whose}: transfer needs a hard limit of at least {RATE_MIN:g} MB/s"
     return ""
 
 

@@ -22,7 +22,7 @@ from ares.core.lifecycle.usage_report import use_of
 from ares.core.refusal import Refusal
 from ares.model.base import Record
 from ares.model.job import JobSpec
-from ares.model.state import TERMINAL, ArrayRecord, JobState, Phase
+from ares.model.state import BOUND, TERMINAL, ArrayRecord, JobState, Phase
 from ares.ports.clock import Clock
 from ares.ports.store import Store
 
@@ -198,7 +198,11 @@ class Listing:
 
     async def waiting(self, tasks: Iterable[JobState]) -> Waiting | None:
         """Tasks of an array ask for the same: what holds back one holds back all that are pending."""
+        tasks = tuple(tasks)
         first = next((task for task in tasks if task.phase in ("PENDING", "WAITING")), None)
+        if first is None:
+            # On a node it may wait for bytes.
+            first = next((task for task in tasks if task.phase in BOUND and self._reasons.of(task, None)), None)
         if first is None:
             return None
         pending = first.phase == "PENDING"

@@ -14,7 +14,7 @@ from ares.model.dataset import DatasetRecord
 from ares.model.isolation import Isolation
 from ares.model.node import MachineRecord
 from ares.model.policy import PolicyRecord
-from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord
+from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord, TransferRecord
 from ares.model.secret import SecretRecord
 from ares.model.state import ArrayRecord, FlowRecord, ProgressRecord
 from ares.ports.store import Compare, StoreChange
@@ -87,6 +87,8 @@ class Tables:
         # By "tenant/month", and with the replica.
         self.spent = Table(keys.SPENT, SpentRecord)
         self.meters = Table(keys.METERS, MeterRecord)
+        # By replica.
+        self.transfers = Table(keys.TRANSFERS, TransferRecord)
         # By "chain/number", and by the key's id.
         self.audit_heads = Table(keys.AUDIT_HEADS, AuditHead)
         self.audit_keys = Table(keys.AUDIT_KEYS, AuditKey)

@@ -7,7 +7,7 @@ from ares.api.quotas import LevelUse
 from ares.core.queue.order import LEVELS
 from ares.core.quota.asked import units_of
 from ares.core.quota.counts import TENANT, QuotaLevel
-from ares.core.quota.measures import STANDING, Amounts, from_units, kind_of, to_units, words
+from ares.core.quota.measures import AT_USE, STANDING, Amounts, from_units, kind_of, to_units, words
 from ares.core.refusal import Refusal
 from ares.model.job import PRIORITIES, Priority
 from ares.model.quota import Limits, Quota
@@ -84,7 +84,7 @@ def judge(
         held = used(level) if amounts else _NOTHING
         for measure, limit in amounts.items():
             wants = units_of(asked, measure)
-            if (not wants and measure not in STANDING) or measure == "egress":
+            if (not wants and measure not in STANDING) or measure in AT_USE:
                 continue
             total = units_of(held, measure) + wants
             if limit.hard is not None and total > (

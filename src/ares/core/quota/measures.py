@@ -34,8 +34,11 @@ _KINDS: Final[Mapping[str, MeasureKind]] = {
     "jobs-queued": MeasureKind(1, "waiting jobs", whole=True),
     "storage": MeasureKind(1 << 30, "GiB of outputs and datasets", "retention"),
     "egress": MeasureKind(1 << 30, "GiB downloaded this month", "month"),
+    "transfer": MeasureKind(MICRO, "MB of bulk bytes per second"),
     "budget": MeasureKind(MICRO, "spent this month", "month"),
 }
+# Of whole tenants, and no matter of admission: bytes are counted where they are served, and wait where they move.
+AT_USE: Final = frozenset({"egress", "transfer"})
 # A job asks for nothing of these; an account with too much of one gets no more jobs.
 STANDING: Final = frozenset({"storage"})
 

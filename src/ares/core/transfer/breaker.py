@@ -2,7 +2,9 @@
 single one finds out whether it answers again."""
 
 from collections import deque
-from typing import Final, Literal
+from typing import Final
+
+from ares.model.quota import BreakerPhase
 
 WINDOW_S: Final = 10.0
 REQUESTS_MIN: Final = 20
@@ -15,8 +17,6 @@ ANSWERS: Final = frozenset({403, 404, 412})
 _RAMP_AGAIN_S: Final = 0.25
 _SERVER_ERROR: Final = 500
 _TOO_MANY: Final = frozenset({408, 429})
-
-BreakerPhase = Literal["closed", "open", "probing", "ramping"]
 
 
 def failed(status: int) -> bool:

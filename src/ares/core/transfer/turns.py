@@ -5,6 +5,7 @@ take an hour's bytes at once.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
 CHUNK_BYTES: Final = 256 << 10
@@ -27,7 +28,7 @@ class RateBucket:
     __slots__ = ("_at", "_level", "rate")
 
     def __init__(self, rate: float, now: float) -> None:
-        self.rate = rate
+        self.rate = rate = max(rate, 1.0)
         self._level, self._at = rate * BURST_S, now
 
     def _fill(self, now: float) -> None:
@@ -48,7 +49,7 @@ class RateBucket:
     def change(self, rate: float, now: float) -> None:
         """From now on at another rate. What was there or owed stays, up to the new burst."""
         self._fill(now)
-        self.rate = rate
+        self.rate = rate = max(rate, 1.0)
         self._level = min(self._level, rate * BURST_S)
 
 
@@ -86,10 +87,6 @@ class _TenantFlow(Generic[T]):
     @property
     def queue(self) -> deque[_Wish[T]]:
         return self.urgent or self.usual
-
-    @property
-    def waiting_bytes(self) -> int:
-        return sum(wish.left for wishes in (self.urgent, self.usual) for wish in wishes)
 
 
 class TransferTurns(Generic[T]):
@@ -145,9 +142,11 @@ class TransferTurns(Generic[T]):
         if not flow.queue:
             self._drop(tenant)
 
-    def waiting(self) -> dict[str, int]:
-        """Bytes that wait, by tenant."""
-        return {tenant: flow.waiting_bytes for tenant, flow in self._flows.items()}
+    def waiting(self) -> Iterator[tuple[str, T, int]]:
+        """Bytes that wait: whose, by whom they were asked for, and how many."""
+        for tenant, flow in self._flows.items():
+            for wish in (*flow.urgent, *flow.usual):
+                yield tenant, wish.asker, wish.left
 
     def pick(self, now: float) -> PieceGrant[T] | TurnWait | None:
         """The next piece, or how long none may go; None when none is asked for."""

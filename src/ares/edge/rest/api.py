@@ -33,6 +33,7 @@ from ares.control.queries.overview import Overviews
 from ares.control.queries.pools import Pools
 from ares.control.queries.steering import Steering
 from ares.control.queries.traces import Traces
+from ares.control.queries.transfers import TransferList
 from ares.control.queries.usage import LiveUses, Spending
 from ares.control.replica import Replica
 from ares.control.scheduler.consolidate import Consolidate
@@ -74,6 +75,7 @@ class ApiServices:
     spending: Spending
     quotas: Quotas
     meters: Meters
+    transfers: TransferList
     events: EventStream
     logs: LogReader
     job_sessions: JobSessions
@@ -128,6 +130,7 @@ def services_of(
         spending=replica.spending,
         quotas=replica.quotas,
         meters=replica.meters,
+        transfers=replica.transfer_list,
         events=replica.events,
         logs=replica.logs,
         job_sessions=replica.job_sessions,

@@ -135,7 +135,7 @@ def test_a_wish_that_is_withdrawn_leaves_the_others_in_turn() -> None:
     turns.forget("a", "x")
     turns.forget("a", "unknown")
     turns.forget("nobody", "x")
-    assert turns.waiting() == {"a": CHUNK_BYTES, "b": CHUNK_BYTES}
+    assert list(turns.waiting()) == [("a", "y", CHUNK_BYTES), ("b", "z", CHUNK_BYTES)]
     turns.forget("a", "y")
     assert [turns.pick(0.0), turns.pick(0.0)] == [PieceGrant("b", CHUNK_BYTES, "z", last=True), None]
 

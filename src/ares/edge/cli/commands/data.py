@@ -1,4 +1,4 @@
-"""`ares data`: files that a tenant publishes under a name, and that jobs read."""
+"""`ares data`: files that a tenant publishes under a name, and that jobs read; bytes on their way."""
 
 import sys
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ares.edge.cli.commands.data_top import top
 from ares.edge.cli.connect import connect
 from ares.edge.cli.render.output import answer, note, output_option, print_objects, show
 from ares.edge.cli.render.progress import Bars
@@ -48,7 +49,10 @@ VERSIONS: "Columns[DatasetVersionView]" = {
 
 @click.group()
 def data() -> None:
-    """Publishes, saves, lists and removes datasets that jobs read."""
+    """Publishes, saves, lists and removes datasets that jobs read; shows bytes on their way."""
+
+
+data.add_command(top)
 
 
 @data.command()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ares.edge.client.calls.calls import Call
 
 _BAR = 20
-_UNITS = {"cpu": "cores", "memory": "GiB", "storage": "GiB", "egress": "GiB"}
+_UNITS = {"cpu": "cores", "memory": "GiB", "storage": "GiB", "egress": "GiB", "transfer": "MB/s"}
 
 
 def _amount(number: float | None) -> str:
@@ -101,8 +101,9 @@ def set_(
     """Sets single limits of a tenant, a team or a user.
 
     Names: cpu, memory, gpus, gpus.MODEL, gpu-hours, jobs, jobs-queued, storage, egress, budget (hours, egress and
-    budget are per month), soft.NAME for a warning only, priority for the highest allowed, threshold for the part of
-    a limit at which jobs are refused, over-budget=stop to end jobs beyond the budget (or warn).
+    budget are per month), transfer (MB/s of files, images and outputs on all nodes together), soft.NAME for a warning
+    only, priority for the highest allowed, threshold for the part of a limit at which jobs are refused,
+    over-budget=stop to end jobs beyond the budget (or warn).
 
     \b
       ares quota set research gpus=8 gpus.A100=4 memory=512G budget=1000 priority=HIGH

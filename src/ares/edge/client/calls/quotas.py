@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from ares.api.quotas import QuotaView
+from ares.api.quotas import QuotaView, TransfersView
 from ares.edge.client.calls.calls import JSON, Call, Request, part
 from ares.edge.client.errors import InvalidQuota, InvalidSpec
 from ares.edge.client.sending import AsyncSends, Sends
@@ -23,6 +23,11 @@ def quota_of(tenant: str | None = None) -> Call[QuotaView]:
 
 def quotas() -> Call[tuple[QuotaView, ...]]:
     return Call(Request("GET", "/v1/quotas"), tuple[QuotaView, ...], "quotas")
+
+
+def transfers() -> Call[TransfersView]:
+    """Bulk bytes on their way now."""
+    return Call(Request("GET", "/v1/transfers"), TransfersView)
 
 
 def set_quota(tenant: str, settings: Mapping[str, str | float], level: str, name: str, note: str) -> Call[QuotaView]:
@@ -106,6 +111,10 @@ class AsyncQuotaMethods(AsyncSends):
         """Of all tenants that have limits."""
         return await self.send(quotas())
 
+    async def transfers(self) -> TransfersView:
+        """Bulk bytes on their way now: who moves what, on which node."""
+        return await self.send(transfers())
+
     async def set_quota(
         self, tenant: str, settings: Mapping[str, str | float], *, team: str = "", user: str = "", note: str = ""
     ) -> QuotaView:
@@ -129,6 +138,10 @@ class QuotaMethods(Sends):
     def quotas(self) -> tuple[QuotaView, ...]:
         """Of all tenants that have limits."""
         return self.send(quotas())
+
+    def transfers(self) -> TransfersView:
+        """Bulk bytes on their way now: who moves what, on which node."""
+        return self.send(transfers())
 
     def set_quota(
         self, tenant: str, settings: Mapping[str, str | float], *, team: str = "", user: str = "", note: str = ""

@@ -150,7 +150,7 @@ _MEANINGS = {
     get_args(UserName)[1].pattern: "letters, digits and . _ @ + -, such as ann or ann@example.org",
     get_args(Measure)[
         1
-    ].pattern: "cpu, memory, gpus, gpus.MODEL, gpu-hours, jobs, jobs-queued, storage, egress or budget",
+    ].pattern: "cpu, memory, gpus, gpus.MODEL, gpu-hours, jobs, jobs-queued, storage, egress, transfer or budget",
 }
 _MATCHING = "Expected `str` matching regex "
 

@@ -3,12 +3,12 @@
 from ares.api.alerts import SavedChannel, TestAnswer
 from ares.api.audit import AuditHeadList, AuditMonth, AuditPage, AuditVerified
 from ares.api.policies import CheckAnswer, Tried
-from ares.api.quotas import QuotaView
+from ares.api.quotas import QuotaView, TransfersView
 from ares.api.secrets import KeyRotation, SecretView
 from ares.control.governance.quotas import QuotaChange
 from ares.edge.rest.answers import JSON
 from ares.edge.rest.bodies import NoQuery
-from ares.edge.rest.handlers import alerts, audit, policies, quotas, secrets
+from ares.edge.rest.handlers import alerts, audit, policies, quotas, secrets, transfers
 from ares.edge.rest.handlers.alerts import AlertList, AlertNote, AlertsQuery, ChannelBody, ChannelList
 from ares.edge.rest.handlers.audit import AuditExportQuery, AuditMonthQuery, AuditSearchQuery
 from ares.edge.rest.handlers.policies import (
@@ -141,6 +141,11 @@ QUOTA_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "getQuota", "GET", "/quota", "quota:read", "The tenant's own quota, and what is used of it.", quotas.get_quota,
         {200: (JSON, QuotaView)}, NoQuery, tag="quotas",
+    ),
+    Operation(
+        "listTransfers", "GET", "/transfers", "jobs:read",
+        "Bulk bytes on their way now, by node and tenant, and endpoints that are left alone.",
+        transfers.list_transfers, {200: (JSON, TransfersView)}, NoQuery, tag="quotas",
     ),
     Operation(
         "listQuotas", "GET", "/quotas", "quota:read", "Quotas of all tenants that have one.", quotas.list_quotas,
