@@ -86,6 +86,8 @@ def test_guide_as_it_is_written(shared: Platform, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("ARES_URL", shared.servers[0].url)
     monkeypatch.setenv("ARES_TOKEN", shared.admin_token)
     said = ""
+    (later,) = re.findall(r"```yaml\n(command: \[sh.*?)```", GUIDE.read_text(), re.DOTALL)
+    (tmp_path / "later.yaml").write_text(later)
     for block in blocks(GUIDE):
         if block.language == "python" and block.text.startswith("# train.py"):
             (tmp_path / "train.py").write_text(block.text)
@@ -102,3 +104,5 @@ def test_guide_as_it_is_written(shared: Platform, tmp_path: Path, monkeypatch: p
                 said += done.out
     assert "{'3': 2, '5': 1}" in said
     assert "nothing had to be fetched" in said
+    assert "it waits for ares://datasets/features to be published" in said
+    assert "\n2\n" in said

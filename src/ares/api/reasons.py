@@ -15,7 +15,7 @@ ReasonCode = Literal[
     "HELD_BACK", "RESERVED", "RESERVATION_PLANNED", "RESERVATION_FULL", "RESERVATION_ENDING",
     "WAITING_FOR_EVICTION", "WAITING_FOR_FASTER", "NEXT_CYCLE",
     "RETRIES_PAUSED",
-    "HELD", "BEGIN_AT", "WAITING_FOR_JOB", "WAITING_FOR_FLOW", "STORAGE_PAUSED",
+    "HELD", "BEGIN_AT", "WAITING_FOR_JOB", "WAITING_FOR_FLOW", "WAITING_FOR_DATA", "STORAGE_PAUSED",
 ]  # fmt: skip
 # "yours": change the job. "wait": it will fit when others end. "operator": the cluster needs attention.
 Remedy = Literal["yours", "wait", "operator"]
@@ -67,6 +67,7 @@ REMEDIES: dict[ReasonCode, Remedy] = {
     "WAITING_FOR_JOB": "wait",
     "WAITING_FOR_FLOW": "wait",
     "STORAGE_PAUSED": "operator",
+    "WAITING_FOR_DATA": "wait",
 }
 
 

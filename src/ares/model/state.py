@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from ares.model.base import Instant, Line, Name, Number, Record, Slug, Words
-from ares.model.job import FailureClass, JobSpec, Priority, Resources, TimeLimit
+from ares.model.job import DataInput, FailureClass, JobSpec, Priority, Resources, TimeLimit
 
 Phase = Literal[
     "WAITING", "PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED",
@@ -110,6 +110,8 @@ class SpecUpdate(Record, frozen=True):
     start_by_at: Instant | UnsetType | None = UNSET
     sla: Slug | UnsetType | None = UNSET
     reservation: Name | UnsetType | None = UNSET
+    # Of a job that waited for data: the versions that it was given when it was released.
+    inputs: tuple[DataInput, ...] | UnsetType = UNSET
 
 
 class ChildOf(Record, frozen=True):

@@ -44,6 +44,10 @@ class StagedInputs:
         folder, staged = attempt.folder.inputs, staged_of(attempt.start.spec)
         refs = {given.name: given for given in attempt.start.spec.inputs}
         shown = list[NodeFolder]()
+        if lacking := next((given for given in refs.values() if given.from_ and given.name not in staged), None):
+            raise StagingFailed(
+                f"input {lacking.name}: {lacking.from_} was not published when it was released", lasting=True
+            )
         name = ""
         try:
             _make(folder)

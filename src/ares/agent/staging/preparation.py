@@ -7,8 +7,12 @@ from ares.agent.staging.environments import Environments
 from ares.agent.staging.images import Images
 from ares.agent.staging.inputs import StagedInputs
 from ares.agent.staging.stager import Stager, StagingFailed
-from ares.model.job import JobSpec, staged_of
+from ares.model.job import JobSpec
 from ares.ports.executor import Launch
+
+
+def _reads(spec: JobSpec) -> bool:
+    return bool(spec.inputs) and any(given.from_ is not None for given in spec.inputs)
 
 
 class Preparation:
@@ -30,7 +34,7 @@ class Preparation:
     def needed(spec: JobSpec) -> bool:
         if spec.project is not None or spec.image is not None or spec.python is not None:
             return True
-        return bool(spec.inputs and staged_of(spec))
+        return _reads(spec)
 
     async def prepare(self, attempt: Attempt, launch: Launch) -> Launch:
         """The launch with all that the attempt asked for. Raises StagingFailed, and NotWanted when it is to end."""
@@ -49,7 +53,7 @@ class Preparation:
             if self._environments is None:
                 raise StagingFailed("this node has no Python environments")
             launch = await self._environments.dress(attempt, launch)
-        if start.spec.inputs and staged_of(start.spec):
+        if _reads(start.spec):
             if self._inputs is None:
                 raise StagingFailed("this node cannot fetch datasets")
             launch = await self._inputs.dress(attempt, launch)

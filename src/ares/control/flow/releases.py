@@ -20,6 +20,9 @@ from ares.control.flow.flow_index import FlowIndex
 from ares.control.flow.standings import ParentStandings
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import Delta, StateEntry, View
+from ares.control.submit.inputs import InputVersions
+from ares.core import keys
+from ares.core.dataset import PREFIX
 from ares.core.lifecycle.inputs import BeginDue, Input, NeedsMet, NeedsOverdue, NeedsUnmet
 from ares.core.lifecycle.waiting import needy
 from ares.core.needs.verdict import NeedsVerdict, all_parents, judge
@@ -50,6 +53,7 @@ class Releases:
         self._transitions = transitions
         self._clock = clock
         self._standings = ParentStandings(view)
+        self._versions = InputVersions(view)
         # Of each job, array or task that is waited for, the jobs that wait for it; and the other way round.
         self._children: dict[str, dict[str, None]] = {}
         self._parents: dict[str, tuple[str, ...]] = {}
@@ -89,6 +93,9 @@ class Releases:
             self._tell_children(state)
         for flow in delta.flows:
             self._tell(_WHOLE + flow)
+        if keys.DATASETS in delta.kept:
+            for data in [parent for parent in self._children if parent.startswith(PREFIX)]:
+                self._tell(data)
 
     def _follow(self, before: JobState | None, state: JobState) -> None:
         if state.phase == "WAITING":
@@ -251,7 +258,7 @@ class Releases:
             return NeedsUnmet(reason="its workflow was not accepted: the submission broke off", then="skip")
         if state.flow is not None and (flow is None or not flow.whole):
             return None
-        found = judge(spec, state.index, self._standings.of)
+        found = judge(spec, state.index, self._standings.seen_by(state.tenant))
         if state.flow is not None and spec.finally_ and found.verdict == "met":
             found = self._last(state.flow)
         return self._needs(entry, spec, found)
@@ -270,7 +277,9 @@ class Releases:
 
     def _needs(self, entry: StateEntry, spec: JobSpec, found: NeedsVerdict) -> Input | None:
         if found.verdict == "met":
-            return NeedsMet(reason=found.message)
+            given = self._versions.now(entry.state.tenant, spec) if spec.inputs else ()
+            # Data that was removed a moment ago is waited for again.
+            return None if given is None else NeedsMet(reason=found.message, inputs=given)
         if found.verdict == "impossible":
             return NeedsUnmet(reason=found.message, then=spec.on_impossible)
         timeout, until, now = spec.needs_timeout, self._given_up.get(entry.state.id), self._clock.monotonic()

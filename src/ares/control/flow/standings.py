@@ -1,6 +1,9 @@
 """How jobs stand that others wait for, from the view."""
 
+from collections.abc import Callable
+
 from ares.control.state.view import View
+from ares.core.dataset import PREFIX, parse_ref
 from ares.core.needs.standing import ParentStanding, standing, standing_of_array
 from ares.model.state import JobState
 
@@ -17,6 +20,19 @@ class ParentStandings:
         self._wanted: set[str] = set()
         # The job that was asked for last: of one that many wait for, each of them asks.
         self._last: tuple[JobState, ParentStanding] | None = None
+
+    def seen_by(self, tenant: str) -> Callable[[str], ParentStanding | None]:
+        """As `of`, with the tenant's own data."""
+
+        def of(parent: str) -> ParentStanding | None:
+            if not parent.startswith(PREFIX):
+                return self.of(parent)
+            ref = parse_ref(parent)
+            record = self._view.kept.datasets.get(f"{tenant}/{ref.name}")
+            there = record is not None and (not ref.sha256 or record.version(ref.sha256) is not None)
+            return ParentStanding(ended=1, succeeded=1) if there else ParentStanding()
+
+        return of
 
     def of(self, parent: str) -> ParentStanding | None:
         """None when the job is no longer kept."""

@@ -6,6 +6,7 @@ from ares.api.reasons import Reason
 from ares.control.flow.flow_index import FlowIndex
 from ares.control.flow.standings import ParentStandings
 from ares.control.state.view import View
+from ares.core.dataset import PREFIX
 from ares.core.lifecycle.waiting import needy
 from ares.core.needs.verdict import judge
 from ares.core.text import span
@@ -41,7 +42,9 @@ class WaitingReasons:
                 message = "its workflow is still being written"
                 return Reason(code="WAITING_FOR_FLOW", message=message)
         if spec.needs and not state.needs_met:
-            found = judge(spec, state.index, self._standings.of)
+            found = judge(spec, state.index, self._standings.seen_by(state.tenant))
+            if found.verdict == "open" and found.parents and found.parents[0].startswith(PREFIX):
+                return Reason(code="WAITING_FOR_DATA", message=f"{found.message}: `ares data put DIR NAME`")
             if found.verdict == "open":
                 numbers = {"met": found.met, "wanted": found.wanted}
                 return Reason(code="WAITING_FOR_JOB", message=found.message + self._now(found.parents), numbers=numbers)

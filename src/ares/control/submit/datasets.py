@@ -237,7 +237,9 @@ class Datasets:
             if place % WORKED_ON == WORKED_ON - 1:
                 await breathe()
             raw = self._view.specs.get(job.partition("_")[0], b"")
-            if VERSION_MARK.encode() in raw and any(mark in raw for mark in marks):
+            given = self._view.entries[job].state.update
+            later = b"" if given is None or not given.inputs else msgspec.json.encode(given)
+            if (VERSION_MARK.encode() in raw or later) and any(mark in raw or mark in later for mark in marks):
                 count += 1
                 found += [job] if len(found) < _JOBS_NAMED else []
         return count, tuple(found)

@@ -6,7 +6,7 @@ from ares.control.state.view import View
 from ares.control.submit.draft import Checked
 from ares.core.dataset import DatasetRef, parse_ref
 from ares.core.refusal import Refusal
-from ares.model.job import DataInput, JobSpec
+from ares.model.job import VERSION_MARK, DataInput, JobSpec
 
 _MIB = 1 << 20
 
@@ -25,21 +25,32 @@ class InputVersions:
             return checked if checked.no is not None else checked._replace(no=spec)
         return checked if spec is judged.spec else checked._replace(judged=replace(judged, spec=spec))
 
+    def now(self, tenant: str, spec: JobSpec) -> tuple[DataInput, ...] | None:
+        """What a job is given that waited for data, where that is not what it says already; None when some of it is not
+        there."""
+        if all(given.from_ is None or VERSION_MARK in given.from_ for given in spec.inputs):
+            return ()
+        found = self._resolved(tenant, spec, ())
+        return None if isinstance(found, Refusal) else found.inputs
+
     async def resolved(self, tenant: str, spec: JobSpec) -> JobSpec | Refusal:
         """The job with the version and the size of each dataset it reads."""
         if all(given.from_ is None for given in spec.inputs):
             return spec
-        found = self._resolved(tenant, spec)
+        # Data that it waits for may not be there yet: it is given what there is when it is released.
+        awaited = tuple(need.data for need in spec.needs if need.data is not None)
+        found = self._resolved(tenant, spec, awaited)
         if isinstance(found, Refusal):
             # It may have been published through another replica a moment ago.
             await self._view.catch_up()
-            found = self._resolved(tenant, spec)
+            found = self._resolved(tenant, spec, awaited)
         return found
 
-    def _resolved(self, tenant: str, spec: JobSpec) -> JobSpec | Refusal:
+    def _resolved(self, tenant: str, spec: JobSpec, awaited: tuple[str, ...]) -> JobSpec | Refusal:
         inputs = list[DataInput]()
         for place, given in enumerate(spec.inputs):
-            found = given if given.from_ is None else self._version(tenant, given, given.from_)
+            later = given.from_ is None or (given.from_ in awaited and VERSION_MARK not in given.from_)
+            found = given if later or given.from_ is None else self._version(tenant, given, given.from_)
             if isinstance(found, Refusal):
                 return replace(found, path=f"$.spec.inputs[{place}]")
             inputs.append(found)

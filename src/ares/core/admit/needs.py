@@ -1,5 +1,6 @@
 """What a job says it waits for: whether that can be meant, before any of those jobs is looked up."""
 
+from ares.core.dataset import FORM, DatasetFlaw, parse_ref
 from ares.core.refusal import Refusal
 from ares.model.job import PARENTS_MAX, PARENTS_OUTSIDE_MAX, JobSpec, Need
 
@@ -19,7 +20,7 @@ def needs(spec: JobSpec) -> Refusal | None:
         wrong = _wrong(spec, need)
         if wrong is not None:
             message, fix = wrong
-            code = "need-unsupported" if need.data is not None or need.on == "checkpoint" else "need-invalid"
+            code = "need-unsupported" if need.on == "checkpoint" else "need-invalid"
             return Refusal(code=code, message=f"needs[{number}]: {message}", fix=fix)
     return None
 
@@ -38,10 +39,20 @@ def outside(spec: JobSpec) -> Refusal | None:
     return None
 
 
+def _wrong_data(need: Need, data: str) -> tuple[str, str] | None:
+    if need != Need(data=data):
+        return "it names data and something of jobs", "write {data: ares://datasets/NAME} by itself"
+    try:
+        parse_ref(data)
+    except DatasetFlaw as flaw:
+        return str(flaw), f"write {FORM}"
+    return None
+
+
 def _wrong(spec: JobSpec, need: Need) -> tuple[str, str] | None:
     """What is wrong with it, and what to do."""
     if need.data is not None:
-        return "a job cannot wait for data yet", "wait for the job that makes it"
+        return _wrong_data(need, need.data)
     if need.on == "checkpoint" or need.at_step is not None:
         return "a job cannot wait for a checkpoint yet", "wait for the job's start or its success"
     if (need.job is None) == (not need.of):

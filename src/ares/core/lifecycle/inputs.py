@@ -3,7 +3,7 @@
 from typing import Any
 
 from ares.model.base import Record
-from ares.model.job import JobSpec, Unmet
+from ares.model.job import DataInput, JobSpec, Unmet
 from ares.model.state import ExitInfo, Fence, JobState, LedgerEvent, OutputFile, Placement, Rate, Result, SpecUpdate
 
 
@@ -181,9 +181,10 @@ class BeginDue(Record, frozen=True, tag="begin-due"):
 
 
 class NeedsMet(Record, frozen=True, tag="needs-met"):
-    """All that the job needs has happened."""
+    """All that the job needs has happened. `inputs`: with the versions of the data it waited for."""
 
     reason: str
+    inputs: tuple[DataInput, ...] = ()
 
 
 class NeedsOverdue(Record, frozen=True, tag="needs-overdue"):

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from ares.core.lifecycle.inputs import (
     BeginDue,
     Context,
@@ -15,7 +17,7 @@ from ares.core.lifecycle.inputs import (
 from ares.core.lifecycle.ledger import UnnumberedEntry, commit
 from ares.core.refusal import Refusal
 from ares.model.job import JobSpec
-from ares.model.state import BOUND, Job, JobState, Phase
+from ares.model.state import BOUND, Job, JobState, Phase, SpecUpdate
 
 
 def first_phase(spec: JobSpec, flow: str | None, now: float) -> Phase:
@@ -71,7 +73,8 @@ def needs_met(job: Job, what: NeedsMet, context: Context) -> Stepped | Refusal:
     state = job.state
     if not needy(job.spec, state):
         return Refusal(code="not-allowed", message=f"job {state.id} waits for no other job")
-    return _ready(job, what.reason, context)
+    update = replace(state.update or SpecUpdate(), inputs=what.inputs) if what.inputs else state.update
+    return _ready(job, what.reason, context, update)
 
 
 def needs_overdue(job: Job, what: NeedsOverdue, context: Context) -> Stepped | Refusal:
@@ -88,7 +91,7 @@ def needs_unmet(job: Job, what: NeedsUnmet, context: Context) -> Stepped | Refus
     if not needy(job.spec, state):
         return Refusal(code="not-allowed", message=f"job {state.id} waits for no other job")
     if what.then == "run":
-        return _ready(job, f"{what.reason}; it runs all the same", context)
+        return _ready(job, f"{what.reason}; it runs all the same", context, state.update)
     ends: Phase = "SKIPPED" if what.then == "skip" else "FAILED"
     return commit(
         state, context.now, (UnnumberedEntry("unmet", what.reason, "controller"),),
@@ -96,7 +99,7 @@ def needs_unmet(job: Job, what: NeedsUnmet, context: Context) -> Stepped | Refus
     )  # fmt: skip
 
 
-def _ready(job: Job, reason: str, context: Context) -> Stepped:
+def _ready(job: Job, reason: str, context: Context, update: SpecUpdate | None) -> Stepped:
     """Its needs are met; it may still be held, or be early."""
     state = job.state
     kept = bool(state.held_by) or _early(job.spec, context.now)
@@ -105,7 +108,7 @@ def _ready(job: Job, reason: str, context: Context) -> Stepped:
     return commit(
         state, context.now, (UnnumberedEntry("ready", reason, "controller"),),
         phase="WAITING" if kept else "PENDING", needs_met=True, needs_overdue=False, queued_at=context.now,
-        **more,
+        update=update, **more,
     )  # fmt: skip
 
 

@@ -26,7 +26,9 @@ class NeedsVerdict(NamedTuple):
 
 
 def parents_of(need: Need, index: int | None) -> tuple[str, ...]:
-    """The jobs that a need names, for the task with this index of an array."""
+    """The jobs that a need names, for the task with this index of an array; or the data, which counts as one."""
+    if need.data is not None:
+        return (need.data,)
     return tuple(f"{name}_{index}" for name in need.parents) if need.each else need.parents
 
 
@@ -51,6 +53,8 @@ def _judge_need(need: Need, parents: tuple[str, ...], standings: Standings) -> N
     if len(parents) == 1 and verdict(need.on, standings(parents[0])) == "met":
         # Most needs are of one job, and are looked at when it has ended.
         return NeedsVerdict("met", "", parents, 1, need.enough)
+    if need.data is not None:
+        return NeedsVerdict("open", f"it waits for {need.data} to be published", parents, 0, 1)
     verdicts = {name: verdict(need.on, standings(name)) for name in parents}
     by = {kind: tuple(name for name in parents if verdicts[name] == kind) for kind in ("met", "open", "impossible")}
     met, enough = len(by["met"]), need.enough
@@ -75,5 +79,6 @@ def named(parents: tuple[str, ...]) -> str:
 
 
 def _happened(spec: JobSpec) -> str:
-    count = sum(len(need.parents) for need in spec.needs)
-    return f"what it waited for of {count} job{'' if count == 1 else 's'} has happened"
+    count, data = sum(len(need.parents) for need in spec.needs), [need.data for need in spec.needs if need.data]
+    jobs = f"what it waited for of {count} job{'' if count == 1 else 's'} has happened"
+    return ", and ".join((f"published: {', '.join(data)}", *([jobs] if count else ()))) if data else jobs

@@ -115,6 +115,8 @@ def renamed(spec: JobSpec, names: Mapping[str, str]) -> tuple[Need, ...]:
     """Its needs, with jobs by their new names where they have one."""
 
     def of(need: Need) -> Need:
+        if need.data is not None:
+            return need
         job = None if need.job is None else names.get(need.job, need.job)
         parents = tuple(Parent(job=names.get(parent.job, parent.job)) for parent in need.of)
         return Need(job=job, of=parents, k=need.k, on=need.on, each=need.each)
