@@ -1,10 +1,15 @@
-"""Runs the guide about Ray on two agents, in a network that has the loopback interface only; ended.json says how."""
+"""Runs the guide about Ray on two agents, in a network that has the loopback interface only; ended.json says how.
+
+With a number of rounds, it then strikes parts of running clusters, and struck.json says what came of each."""
 
 import fcntl
 import json
+import os
+import signal
 import socket
 import struct
 import sys
+import time
 from pathlib import Path
 
 from tests.e2e.test_runtime_guides import agents, files, submitted
@@ -14,7 +19,12 @@ _SIOCSIFFLAGS = 0x8914
 _UP_AND_RUNNING = 0x41
 
 
-def main(folder: Path, tools: Path) -> None:
+# The services of the first rank, and those of a worker.
+STRUCK = (("gcs_server", 0), ("raylet", 0), ("raylet", 1))
+HOLDS = "import os, time, ray; ray.init(); open(os.environ['SEEN'], 'w').close(); time.sleep(1000)"
+
+
+def main(folder: Path, tools: Path, rounds: int = 0) -> None:
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14s", b"lo", _UP_AND_RUNNING, b""))
     with Platform(folder / "platform", warm=True) as platform:
@@ -24,7 +34,37 @@ def main(folder: Path, tools: Path) -> None:
         value = detail.state.reason if detail.result is None else detail.result.value
         eventually(lambda: not platform.job_processes(), "the end of all its processes")
         (folder / "ended.json").write_text(json.dumps([detail.state.phase, value]))
+        struck = [strike(platform, folder / f"seen-{number}", *STRUCK[number % 3]) for number in range(3 * rounds)]
+        (folder / "struck.json").write_text(json.dumps(struck))
+
+
+def strike(platform: Platform, seen: Path, name: str, rank: int) -> tuple[str, int, int, float]:
+    """Ends a part of a running cluster: the rank that the verdict names, and after how long a retry was decided."""
+    client = platform.client()
+    job = client.submit(
+        command=["python", "-c", HOLDS], env={"SEEN": str(seen)}, runtime="ray", ranks=2, per_node=1, cpus=1,
+        memory="1G", retries=5,
+    ).id  # fmt: skip
+    eventually(seen.exists, "the program", 240)
+    at = time.time()
+    os.kill(part(platform, job, name, rank), signal.SIGKILL)
+    again = eventually(lambda: [event for event in client.job_events(job) if event.kind == "retrying"], "a retry", 60)[
+        0
+    ]
+    client.cancel(job)
+    client.wait(job, timeout=60)
+    eventually(lambda: not platform.job_processes(), "the end of all its processes")
+    return name, rank, again.data["rank"], again.at - at
+
+
+def part(platform: Platform, job: str, name: str, rank: int) -> int:
+    for pid, who in platform.job_processes().items():
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+        env = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        if who.split()[0] == job and words.endswith(name.encode()) and f"ARES_RANK_ID={rank}".encode() in env:
+            return pid
+    raise AssertionError(f"rank {rank} has no {name}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

@@ -2,13 +2,14 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ares.model.job import Gang, JobSpec, Resources, RetryPolicy, RuntimeWish
-from tests.platform import Platform, eventually
+from tests.platform import Platform, eventually, say
 from tests.runtimes import WITHIN_S, open_mpi
 
 pytestmark = pytest.mark.timeout(WITHIN_S)
@@ -132,6 +133,70 @@ def test_a_frozen_daemon_ends_the_gang_by_our_own_watch(three: Platform, gate: P
     assert (detail.state.phase, "rank 1 on" in detail.state.reason) == ("FAILED", True), detail.state.reason
     assert "has been stopped" in detail.state.reason
     none_left(three, job)
+
+
+def test_mpirun_that_is_killed_is_named_and_not_the_daemons_that_end_with_it(three: Platform, gate: Path) -> None:
+    job = begun(three, ask(gate))
+    strike(three, job, "mpirun", 0, signal.SIGKILL)
+    detail = three.client().wait(job, timeout=60)
+    assert (detail.state.phase, "rank 0 on" in detail.state.reason) == ("FAILED", True), detail.state.reason
+    none_left(three, job)
+
+
+def test_a_frozen_helper_is_named_although_it_says_nothing(three: Platform, gate: Path) -> None:
+    job = begun(three, ask(gate))
+    strike(three, job, "ares.agent.helper.main", 2, signal.SIGSTOP)
+    detail = three.client().wait(job, timeout=60)
+    assert (detail.state.phase, "rank 2 on" in detail.state.reason) == ("FAILED", True), detail.state.reason
+    none_left(three, job)
+
+
+def strike(platform: Platform, job: str, name: str, rank: int, signum: signal.Signals) -> None:
+    """At the agent of the rank, or at a process of the rank in its slot."""
+    if name == "agent":
+        node = platform.client().get(job).state.placements[rank].node
+        os.kill(platform.agents[node].pid, signum)
+    else:
+        os.kill(processes(platform, job, name)[rank], signum)
+
+
+STRIKES = [
+    (name, rank, signum)
+    for name, ranks in (
+        ("orted", (1, 2)),
+        ("ares.agent.helper.main", (0, 1, 2)),
+        ("agent", (0, 1, 2)),
+        ("mpirun", (0,)),
+    )
+    for rank in ranks
+    for signum in (signal.SIGKILL, signal.SIGSTOP)
+]
+
+
+@pytest.mark.soak
+def test_the_struck_rank_is_named_whatever_is_struck(three: Platform, tmp_path: Path) -> None:
+    """ARES_STRIKES rounds of every part, killed and stopped."""
+    rounds, named, missed = int(os.environ.get("ARES_STRIKES", "2")), list[bool](), list[str]()
+    took, client = list[float](), three.client()
+    for number, (name, rank, signum) in enumerate(STRIKES * rounds):
+        job = begun(three, ask(tmp_path / f"never-{number}"))
+        node, at = client.get(job).state.placements[rank].node, time.time()
+        strike(three, job, name, rank, signum)
+        detail = client.wait(job, timeout=90)
+        events = client.job_events(job)
+        took.append(next(event.at for event in events if event.kind == "failed") - at)
+        named.append(f"rank {rank} on" in detail.state.reason or f"{node}" in detail.state.reason)
+        if not named[-1]:
+            missed.append(f"{name} of rank {rank} by {signum.name}: {detail.state.reason}")
+        if name == "agent":
+            if signum == signal.SIGSTOP:
+                three.agents[node].resume()
+            else:
+                three.agents[node].start()
+            eventually(lambda: sum(found.ready for found in client.nodes()) == len(NODES), "the node's return")
+        none_left(three, job)
+    say(f"{sum(named)} of {len(named)} named; the end came after {max(took):.1f} s at most; missed: {missed}")
+    assert sum(named) >= 0.95 * len(named), missed
 
 
 def test_a_dead_agent_is_the_reason_although_others_fail_at_once(three: Platform, gate: Path) -> None:

@@ -1,4 +1,4 @@
-"""The guides about torch, MPI and Ray: their files as they are written, with the real launchers."""
+"""The guides about torch, MPI, Ray and Julia: their files as they are written, with the real launchers of the first."""
 
 import json
 import os
@@ -6,11 +6,13 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.platform import Platform, eventually
+from tests.images import Image
+from tests.platform import Platform, eventually, say
 from tests.ports import free_ports
 from tests.runtimes import WITHIN_S, open_mpi, ray_python, torch_python
 
@@ -30,10 +32,10 @@ def files(page: str, folder: Path, **replaced: str) -> Path:
     return folder
 
 
-def agents(platform: Platform, tools: Path | None = None) -> Platform:
+def agents(platform: Platform, tools: Path | None = None, names: Sequence[str] = NODES) -> Platform:
     platform.server()
     path = os.environ["PATH"] if tools is None else f"{tools}:{os.environ['PATH']}"
-    for name in NODES:
+    for name in names:
         platform.agent(name, env={"PATH": path})
     return platform
 
@@ -110,6 +112,25 @@ def test_torch_goes_on_from_its_checkpoint_when_a_process_is_killed(platform: Pl
     assert "torch, 1 processes" in platform.cli("show", job).out
 
 
+@pytest.mark.slow
+def test_torch_goes_on_with_fewer_ranks_when_a_machine_is_lost(platform: Platform, tmp_path: Path) -> None:
+    agents(platform, torch_python())
+    client = platform.client()
+    (tmp_path / "shared").mkdir()
+    at = files("torch.md", tmp_path / "project", shared=str(tmp_path / "shared"))
+    job = submitted(platform, at, "elastic.yaml")
+    eventually((tmp_path / "shared" / "train.pt").exists, "a checkpoint", 120)
+    platform.agents[client.get(job).state.placements[1].node].kill()
+    detail = client.wait(job, timeout=240)
+    # No attempt was lost: the one rank that was left went on from the checkpoint.
+    assert (detail.state.phase, detail.state.attempt) == ("SUCCEEDED", 1), detail.state.reason
+    begun = re.findall(r"of (\d) begins at step (\d+)", b"".join(client.logs(job, rank=0)).decode())
+    assert (begun[0], begun[-1][0], int(begun[-1][1]) > 0) == (("2", "0"), "1", True), begun
+    assert detail.result is not None
+    assert detail.result.value["steps"] == 60
+    eventually(lambda: not platform.job_processes(), "the end of all its processes")
+
+
 def test_the_mpi_program_says_where_it_runs(platform: Platform, tmp_path: Path) -> None:
     open_mpi()
     agents(platform)
@@ -122,14 +143,73 @@ def test_the_mpi_program_says_where_it_runs(platform: Platform, tmp_path: Path) 
         assert sorted(said) == [f"process {n} of 4 on {place.node}" for n in (2 * rank, 2 * rank + 1)]
 
 
+def test_torchrun_of_an_image_is_started_by_the_node(tmp_path: Path) -> None:
+    """With a stand-in for torchrun: the image would have gigabytes otherwise."""
+    root = Image().unpacked(tmp_path / "images" / "plain")
+    (root / "bin" / "torchrun").write_text(
+        '#!/bin/sh\necho "$@"; while [ "$1" != --no_python ]; do shift; done; shift; "$@"'
+    )
+    (root / "bin" / "torchrun").chmod(0o755)
+    with Platform(tmp_path / "site", lend=False, warm=True) as platform:
+        platform.server()
+        for name in NODES:
+            platform.agent(name, flags=[f"--set=node.images.roots={tmp_path}/images"])
+        client = platform.client()
+        job = client.submit(
+            command=["sh", "-c", "echo $RANK of $WORLD_SIZE; exit $RANK"], image=f"dir:{root}", runtime="torch",
+            procs=2, ranks=2, per_node=1, retries=0, memory="64M", cpus=0.2, workdir="none",
+        ).id  # fmt: skip
+        detail = client.wait(job, timeout=120)
+        assert (detail.state.phase, "rank 1 on" in detail.state.reason) == ("FAILED", True), detail.state.reason
+        for rank in range(2):
+            flags, place = b"".join(client.logs(job, rank=rank)).decode().splitlines()
+            assert {"--nnodes=2", f"--node_rank={rank}", "--nproc_per_node=2", "--max_restarts=0"} <= set(flags.split())
+            assert place == f"{rank} of 2"
+        eventually(lambda: not platform.job_processes(), "the end of all its processes")
+
+
+@pytest.mark.parametrize("dies", ["", "yes"])
+def test_julia_has_its_workers_before_it_begins(platform: Platform, tmp_path: Path, dies: str) -> None:
+    """julia.md, with a stand-in for Julia, as the page says."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    script = f'#!/bin/sh\nexec {sys.executable} {Path(__file__).parents[1] / "julia_stand_in.py"} "$@"\n'
+    (tools / "julia").write_text(script)
+    (tools / "julia").chmod(0o755)
+    agents(platform, tools, ("node-a", "node-b", "node-c"))
+    at = files("julia.md", tmp_path / "project")
+    job = submitted(platform, at, "squares.yaml", "--cpus", "0.2", "--env", f"DIES={dies}", "--retries", "0")
+    detail = platform.client().wait(job, timeout=120)
+    said = b"".join(platform.client().logs(job, rank=0)).decode().splitlines()
+    if dies:
+        # The fifth number is for the second worker of the four.
+        assert (detail.state.phase, "rank 1 on" in detail.state.reason) == ("FAILED", True), detail.state.reason
+        assert "worker 2 of this rank: killed by signal 6" in detail.state.reason
+    else:
+        assert (detail.state.phase, said) == ("SUCCEEDED", ["4 workers: 385"]), detail.state.reason
+    eventually(lambda: not platform.job_processes(), "the end of all its processes")
+
+
 @pytest.mark.slow
 def test_ray_has_a_worker_on_each_node(tmp_path: Path) -> None:
     """ray.md, in a network of its own: Ray takes the address of any interface for the node's, and speaks to the
     outside."""
-    alone = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--map-root-user", "--net")
-    tools = ray_python()
-    command = [*alone, sys.executable, "-m", "tests.e2e.ray_guide", str(tmp_path), str(tools)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=400)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    in_ray_network(tmp_path, 0)
     ended = json.loads((tmp_path / "ended.json").read_bytes())
     assert ended == ["SUCCEEDED", {"nodes": ["node-a", "node-b"], "sum": 285}]
+
+
+@pytest.mark.soak
+def test_a_part_of_ray_that_is_killed_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    in_ray_network(tmp_path, int(os.environ.get("ARES_STRIKES", "1")))
+    struck = json.loads((tmp_path / "struck.json").read_bytes())
+    say(f"a retry was decided after {max(took for *_, took in struck):.1f} s at most: {struck}")
+    assert [named for _, _, named, _ in struck] == [rank for _, rank, _, _ in struck], struck
+
+
+def in_ray_network(folder: Path, rounds: int) -> None:
+    alone = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--map-root-user", "--net")
+    command = [*alone, sys.executable, "-m", "tests.e2e.ray_guide", str(folder), str(ray_python()), str(rounds)]
+    limit_s = 400 * (1 + 3 * rounds)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=limit_s)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -5,10 +5,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import structs
 
-from ares.agent.attempts.gang_place import file_of
+from ares.agent.attempts.gang_place import file_of, place_of
 from ares.agent.attempts.workspace import Folder
 from ares.agent.files.job_files import read_bounded, write_whole
-from ares.agent.helper.orders import command_of
+from ares.agent.helper.orders import command_of, filled
+from ares.core.runtime.kind import RuntimePlan
 from ares.core.runtime.kinds import plan_of
 from ares.model.link import Rank, Start
 from ares.model.state import ExitInfo
@@ -59,11 +60,27 @@ def equipped(launch: Launch, start: Start, folder: Folder, dead_after_s: float) 
         return launch
     if isinstance(plan, str):
         raise NoRuntime(plan)
+    if plan.bare:
+        return _bare(launch, start, plan)
     meet_s = _MEET_S if gang is None else gang.assembly_s
     elastic_s = max(_ELASTIC_S, start.spec.lease_s + dead_after_s + _SMALLER_S)
     orders = _Orders(structs.asdict(plan), start.spec.command, start.key, folder.path, meet_s, elastic_s)
     write_whole(folder.runtime, msgspec.json.encode(orders))
     return msgspec.structs.replace(launch, argv=command_of("main", folder.runtime))
+
+
+def _bare(launch: Launch, start: Start, plan: RuntimePlan) -> Launch:
+    """The launcher itself as the main process, with what is known of the gang on this node."""
+    world, place = start.world, place_of(start.world, start.placement.rank) or 0
+    known = {
+        "PLACE": str(place),
+        "SIZE": str(max(1, len(world.peers))),
+        "ADDRESS": (world.peers[0].address if world.peers else "") or "127.0.0.1",
+        "PORT": str(world.master_port),
+    }
+    env = dict(zip(plan.env, filled(list(plan.env.values()), known), strict=True))
+    argv = (*filled(list(plan.launcher), known), *start.spec.command)
+    return msgspec.structs.replace(launch, argv=argv, env={**launch.env, **env})
 
 
 def noted(ended: ExitInfo, start: Start, folder: Folder) -> tuple[ExitInfo, int | None]:

@@ -24,8 +24,6 @@ _NONCE_BYTES = 16
 _SPARE = 64
 _LINE_MAX = 1 << 17
 _TRY_S = 0.05
-# Within this every rank that is alive has spoken.
-_PROOF_S = 3 * SPEAK_S
 
 Message = dict[str, Any]
 
@@ -138,6 +136,8 @@ class Hub:
         self._calls: dict[int, asyncio.Future[int]] = {}
         self._numbers = 0
         self.ready = set[int]()
+        # Ports that ranks picked for themselves.
+        self.ports: dict[int, list[int]] = {}
         self.changed = asyncio.Event()
         # Said to a rank when it comes, once there is something to say.
         self.greeting: Message | None = None
@@ -214,6 +214,7 @@ class Hub:
                 if said.get("waits") and self._failed is not None:
                     self._failed(place)
                 if said.get("ready"):
+                    self.ports[place] = [int(port) for port in said.get("ports", ())]
                     self.ready.add(place)
                     self.changed.set()
                 if "ran" in said and (answer := self._calls.get(said["ran"])) is not None and not answer.done():
@@ -263,9 +264,13 @@ class Hub:
             await self.changed.wait()
 
     async def all_heard(self, since: float) -> bool:
-        """Whether every other rank of the gang has spoken since then. A rank that has not may be lost."""
-        await asyncio.sleep(max(0.0, since + _PROOF_S - asyncio.get_running_loop().time()))
-        return all(place in self.wires and self.heard.get(place, 0.0) > since for place in range(1, self._size))
+        """Whether every other rank of the gang speaks after that time. One that does not is gone before long."""
+        others = range(1, self._size)
+        while all(place in self.wires for place in others):
+            if all(self.heard.get(place, 0.0) > since for place in others):
+                return True
+            await asyncio.sleep(_TRY_S)
+        return False
 
     async def close(self, code: int) -> None:
         """The program has ended: every rank is told how."""

@@ -53,6 +53,8 @@ def prepare(orders: HelperOrders, size: int) -> None:
         text = f"{line}import sys; sys.argv.insert(1, {boot[5]!r}); {boot[4]}\n"
     _write(f"{orders.folder}/ares-watch", text)
     _pipe(orders.ends)
+    for name, text in orders.plan["files"].items():
+        _write(f"{orders.folder}/{name}", text, 0o600)
     if orders.plan["calls"]:
         words = {"asked": orders.asked, "answer": orders.answer}
         quoted = {name: _quoted(path(0)[:-1]) for name, path in words.items()}
@@ -83,6 +85,6 @@ def _pipe(path: str) -> None:
         os.mkfifo(path, 0o600)
 
 
-def _write(path: str, text: str) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o700), "w", encoding="utf-8") as file:
+def _write(path: str, text: str, mode: int = 0o700) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
         file.write(text)

@@ -21,6 +21,6 @@ def main() -> None:
     begun = begin_early(scene)
     # What takes time to import comes after. Nothing here speaks TLS.
     sys.modules["ssl"] = None  # pyright: ignore[reportArgumentType]
-    from ares.agent.helper.rank import run_rank
+    from ares.agent.helper.run import run_rank
 
     run_rank(scene, ends, begun)

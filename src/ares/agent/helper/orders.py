@@ -56,9 +56,22 @@ class HelperOrders:
     def note(self) -> str:
         return f"{self.folder}/ended.json"
 
+    @property
+    def ranks(self) -> str:
+        """On the first rank: a line for each other rank that has come, with its number, address and own ports."""
+        return f"{self.folder}/ranks"
+
     def asked(self, place: int) -> str:
         """The file with the command that a launcher asks for on the rank at that place."""
         return f"{self.folder}/call-{place}"
+
+    def write_ranks(self, world: HelperWorld, ports: "dict[int, list[int]]") -> None:
+        lines = [
+            " ".join((str(world.ranks[place]), world.addresses[place], *map(str, ports.get(place, ()))))
+            for place in range(1, world.size)
+        ]
+        with open(self.ranks, "w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
 
     def command_for(self, place: int) -> str:
         with open(self.asked(place), encoding="utf-8", errors="replace") as file:
@@ -105,13 +118,15 @@ class HelperScene(NamedTuple):
             "HOSTS": ",".join(f"{host}:{procs}" for host in hosts),
             "PROCS": str(procs * world.size),
             "WATCH": "ares-watch",
+            "FOLDER": self.orders.folder,
         }
         for name, ports in (("PORT", self.ports), ("FIRST", self.first)):
             named |= {f"{name}{number}": str(port) for number, port in enumerate(ports, start=1)}
         return named
 
-    def texts(self, of: "list[str]") -> list[str]:
-        return filled(of, self.known())
+    def texts(self, of: "list[str]", each: int = 0) -> list[str]:
+        """`each`: the port of the process that they are for."""
+        return filled(of, {**self.known(), "EACH": str(each)})
 
     def environment(self) -> dict[str, str]:
         """For all that is started here. Programs meet on the first rank's first own port where it has one."""
@@ -121,6 +136,7 @@ class HelperScene(NamedTuple):
             **os.environ,
             **dict(zip(plan["env"], self.texts(list(plan["env"].values())), strict=True)),
             "ARES_MEETING": meeting,
+            "ARES_RANKS_FILE": self.orders.ranks,
             "ARES_HELPER_ENDS": self.orders.ends,
             "ARES_HELPER_OUTPUT": f"/proc/{os.getpid()}/fd",
             "PATH": f"{os.environ.get('PATH', '')}:{folder}",

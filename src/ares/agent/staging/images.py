@@ -52,7 +52,7 @@ class StagedImage(msgspec.Struct, frozen=True):
     def dress(self, launch: Launch, spec: JobSpec) -> Launch:
         """The launch in the image: as `docker run` would, with the job's own files where it has any."""
         try:
-            argv = argv_of(self.run, spec.command)
+            argv = argv_of(self.run, launch.argv)
             workdir = "" if spec.project or spec.workdir else workdir_of(self.run)
         except ImageFlaw as flaw:
             raise StagingFailed(f"the image cannot be run: {flaw}", lasting=True) from None

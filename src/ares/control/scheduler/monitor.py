@@ -31,6 +31,7 @@ log = structlog.get_logger()
 _LOSSES_MAX = 50
 # So long the ranks of a gang have to fall after the first that failed; a node renews its lease as often as twice that.
 VERDICT_AFTER_S = 1.0
+BLAMED_AFTER_S = 2.0
 # Beyond its lease a silent node is not waited for: a job may have asked for a longer one.
 _SILENCE_MORE_S = 1.0
 
@@ -187,9 +188,10 @@ class Monitor:
             since = self._failing[state.id, state.fence] = seen.get((state.id, state.fence), now)
             alive = held(state)
             heard = all(ages.get(place.node, 0.0) < now - since for place in alive)
-            # A rank that another blames says itself how it ended, in a moment.
-            heard = heard and not {place.rank for place in alive} & {end.blames for end in state.failing}
-            if (heard and now - since >= VERDICT_AFTER_S) or now - since >= self._timing.dead_after_s + _SILENCE_MORE_S:
+            # A rank that another blames says itself how it ended, in a moment. One that does not is frozen.
+            blamed = {place.rank for place in alive} & {end.blames for end in state.failing}
+            after_s = BLAMED_AFTER_S if blamed else VERDICT_AFTER_S
+            if (heard and now - since >= after_s) or now - since >= self._timing.dead_after_s + _SILENCE_MORE_S:
                 due.append(JobChange(state.id, state.tenant, (VerdictDue(fence=state.fence),)))
         return due
 

@@ -35,7 +35,7 @@ from ares.core.lifecycle.ranks import (
 )
 from ares.core.refusal import Refusal
 from ares.core.runtime import kinds as runtimes
-from ares.core.runtime.verdict import believed, in_short, likely
+from ares.core.runtime.verdict import believed, in_short, likely, named
 from ares.model.state import BOUND, TERMINAL, ExitInfo, Job, JobState, Placement, RankEnd, Result
 
 # A program that ran this long is not one that exits at once: its next restart is as prompt as the first.
@@ -98,7 +98,8 @@ def verdict(job: Job, what: VerdictDue, context: Context) -> Stepped | Refusal:
     state = job.state
     if not state.failing:
         return Refusal(code="not-allowed", message=f"job {state.id}: no rank of it has failed")
-    return _judged(job, state.failing, runtimes.of(job.spec).classify(state.failing), context)
+    root = named(runtimes.of(job.spec).classify(state.failing), state.failing, {place.rank for place in held(state)})
+    return _judged(job, state.failing, root, context)
 
 
 def _judged(
@@ -109,8 +110,7 @@ def _judged(
     last: int | None = None,
     entry: UnnumberedEntry | None = None,
 ) -> Stepped:
-    """The attempt is over by the end of the rank that failed first. `last` is the rank that ended just now, which
-    `entry` tells of where it is another."""
+    """The attempt is over by the end of the rank that failed first. `last` ended just now, and `entry` tells of it."""
     place = place_of(job.state.placements, root.rank)
     assert place is not None, "a rank that was let go does not fail its gang"
     exit_info, data = _of_rank(root.exit, place)
@@ -118,7 +118,8 @@ def _judged(
     data |= _exit_data((place,), exit_info) | ({"secondary": fell} if fell else {})
     failed = UnnumberedEntry("failed", by=agent(place), data=data)
     before = () if entry is None or last == root.rank else (entry._replace(fence=job.state.fence),)
-    gone = (root.rank,) if last is None else (root.rank, last)
+    # One that was only blamed has not ended.
+    gone = tuple(end.rank for end in failing if end.rank == root.rank) + (() if last is None else (last,))
     return _after_failure(job, exit_info, context, gone, before, failed, blamed=(root.rank,))
 
 

@@ -11,7 +11,8 @@ from ares.model.state import RankEnd
 
 # Texts of a plan may have tokens for what is known only on the node, and changes with the gang:
 # @PLACE@ and @SIZE@ of the rank, @ADDRESS@ and @PORT@ where the first rank is met, @OWN@ the rank's address,
-# @PORT1@ and so on the rank's own ports, @FIRST1@ and so on those of the first rank, @HOSTS@ names of all ranks for a
+# @PORT1@ and so on the rank's own ports, @EACH@ the one that a process of a service has for itself, @FIRST1@ and so on
+# those of the first rank, @FOLDER@ where the plan's files are, @HOSTS@ names of all ranks for a
 # launcher, with the processes of each, @PROCS@ the processes of all, @WATCH@ the program that starts one process, sets
 # the variables that frameworks read, and tells of its end.
 WATCH = "@WATCH@"
@@ -21,13 +22,18 @@ class RuntimePlan(Record, frozen=True):
     """What the helper, the main process of a rank, does there. Standard library only, so it is told in plain values."""
 
     # Before the job's command, which has no tokens. With `meets` the first rank starts it when all ranks have come;
-    # without, each rank does.
+    # without, each rank does. With `everywhere` the ranks meet, and each starts it, anew in each world of the gang.
     launcher: tuple[str, ...] = ()
     meets: bool = False
+    # Without a helper: the launcher is the rank's main process. For jobs in images, where no Python of Ares is.
+    bare: bool = False
+    everywhere: bool = False
     # Started before the program, on the first rank and on the others: a command that ends with 0 when its service is
     # ready, and leaves it running. It goes with the slot.
     service_first: tuple[str, ...] = ()
     service: tuple[str, ...] = ()
+    # The service is one process for each of `procs`, and stays: it is ready when its own port listens.
+    service_stays: bool = False
     # The version that the service's program must have at least, as it says by --version.
     service_least: tuple[int, ...] = ()
     # The number of the own port on which the service listens for as long as it runs.
@@ -43,6 +49,8 @@ class RuntimePlan(Record, frozen=True):
     # Processes of each rank.
     procs: int = 1
     env: dict[str, str] = {}
+    # Written beside the rank before all else, by name. They have no tokens.
+    files: dict[str, str] = {}
 
 
 Admit = Callable[[JobSpec, RuntimeWish], Refusal | None]

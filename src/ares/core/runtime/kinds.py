@@ -1,6 +1,7 @@
 """The runtimes there are, by name. Plugins add theirs when a process starts."""
 
 from ares.core.refusal import Refusal
+from ares.core.runtime.julia import JULIA
 from ares.core.runtime.kind import Runtime, RuntimePlan, refused
 from ares.core.runtime.mpi import MPI
 from ares.core.runtime.ray import RAY
@@ -9,6 +10,8 @@ from ares.core.runtime.verdict import root_of
 from ares.model.job import JobSpec, RuntimeWish
 from ares.model.link import Start
 
+# Those that need no helper in the job's slot.
+_IN_IMAGES = ("command", "torch")
 # Signals that launchers leave to the program.
 _WORDS = ("SIGUSR1", "SIGUSR2")
 
@@ -24,7 +27,7 @@ def _as_it_is(start: Start, wish: RuntimeWish) -> None: ...
 
 
 COMMAND = Runtime(_plain, _as_it_is, root_of)
-RUNTIMES: dict[str, Runtime] = {"command": COMMAND, "mpi": MPI, "ray": RAY, "torch": TORCH}
+RUNTIMES: dict[str, Runtime] = {"command": COMMAND, "julia": JULIA, "mpi": MPI, "ray": RAY, "torch": TORCH}
 
 
 def of(spec: JobSpec) -> Runtime:
@@ -46,9 +49,9 @@ def admit(spec: JobSpec) -> Refusal | None:
     if wish.procs == "gpus" and not spec.resources.gpus:
         message = "runtime.procs is one process for each GPU, and a rank has no GPUs"
         return refused(message, "ask for GPUs, or give a number of processes")
-    if spec.image is not None and wish.kind != "command":
+    if spec.image is not None and wish.kind not in _IN_IMAGES:
         message = f"runtime {wish.kind} in an image is not supported: its helper needs the node's own Python"
-        return refused(message, "leave out image, or start the launcher by your own command")
+        return refused(message, "leave out image, use runtime torch, or start the launcher by your own command")
     return _ends(spec, wish) or found.admit(spec, wish)
 
 

@@ -28,7 +28,10 @@ def _admit(spec: JobSpec, wish: RuntimeWish) -> Refusal | None:
         return refused(message, "leave out gang.minRanks and runtime.elastic")
     if wish.flavour == "mpich":
         message = "MPICH is not supported yet: in trials 2 of 5 runs hung at their end"
-        return refused(message, "use Open MPI: leave out runtime.flavour")
+        fix = (
+            "build with Open MPI and leave out runtime.flavour; on one machine start mpiexec.hydra by your own command"
+        )
+        return refused(message, fix)
     if wish.flavour not in ("", "openmpi"):
         return refused(f"no flavour of MPI is called {wish.flavour!r}", "write openmpi, or leave out runtime.flavour")
     return None

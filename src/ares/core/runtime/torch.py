@@ -10,6 +10,11 @@ from ares.model.link import Start
 
 def _admit(spec: JobSpec, wish: RuntimeWish) -> Refusal | None:
     elastic = spec.gang is not None and spec.gang.min_ranks is not None
+    if not spec.command:
+        return refused("torchrun starts the job's command, and the job has none", "name it, as in: -- python train.py")
+    if wish.elastic and spec.image is not None:
+        message = "an elastic gang in an image is not supported: what begins torchrun anew needs the node's own Python"
+        return refused(message, "leave out image, or gang.minRanks and runtime.elastic")
     if elastic == wish.elastic:
         return None
     if elastic:
@@ -22,17 +27,28 @@ def _plan(start: Start, wish: RuntimeWish) -> RuntimePlan:
     procs, command = procs_of(start, wish), start.spec.command
     python = command[0].rpartition("/")[2].startswith("python")
     launcher = (command[0], "-m", "torch.distributed.run") if python else ("torchrun",)
+    env = {**(_interfaces(start) if on_one_machine(start) else {}), **threads(start, procs)}
+    # One restart layer: ours. Of torchrun's own only the start is wanted.
+    common = (f"--nproc_per_node={procs}", "--max_restarts=0", "--monitor_interval=0.1", "--no_python")
+    if start.spec.image is not None and start.spec.gang is None:
+        # No other rank has to know the port, and torchrun finds one.
+        return RuntimePlan(launcher=(*launcher, "--standalone", *common), bare=True, procs=procs, env=env)
+    port = "@FIRST1@" if wish.elastic else "@PORT@"
+    meeting = (
+        "--nnodes=@SIZE@", "--node_rank=@PLACE@", "--rdzv_backend=static",
+        f"--rdzv_id={start.ref.job}.{start.ref.fence}", "--master_addr=@ADDRESS@", f"--master_port={port}",
+    )  # fmt: skip
+    if start.spec.image is not None:
+        return RuntimePlan(launcher=(*launcher, *meeting, *common), bare=True, procs=procs, env=env)
     return RuntimePlan(
-        # One restart layer: ours. Of torchrun's own only the start is wanted.
-        launcher=(
-            *launcher, "--nnodes=@SIZE@", "--node_rank=@PLACE@", f"--nproc_per_node={procs}",
-            "--rdzv_backend=static", f"--rdzv_id={start.ref.job}.{start.ref.fence}", "--master_addr=@ADDRESS@",
-            "--master_port=@PORT@", "--max_restarts=0", "--monitor_interval=0.1", "--no_python", WATCH,
-        ),
+        launcher=(*launcher, *meeting, *common, WATCH),
+        # In an elastic gang the ranks meet at the port that all know, and torch at another.
+        everywhere=wish.elastic,
+        ports=1 if wish.elastic else 0,
         elastic=wish.elastic,
         procs=procs,
-        env={**(_interfaces(start) if on_one_machine(start) else {}), **threads(start, procs)},
-    )  # fmt: skip
+        env=env,
+    )
 
 
 def _interfaces(start: Start) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Which rank of a gang failed first. The others fell with it."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final
 
 from msgspec.structs import replace
@@ -44,6 +44,14 @@ def root_of(ends: Sequence[RankEnd]) -> RankEnd:
     first = min(end.at for end in lost or own)
     together = [end for end in lost or own if end.at <= first + TOGETHER_S]
     return min(together, key=lambda end: (_grade(end), end.at, end.rank))
+
+
+def named(root: RankEnd, ends: Sequence[RankEnd], alive: Set[int]) -> RankEnd:
+    """The end that the verdict is about: of a rank that is blamed, alive and silent, as one that is frozen is, what was
+    said of it."""
+    if root.blames is None or root.blames not in alive - {end.rank for end in ends}:
+        return root
+    return RankEnd(root.blames, root.exit, root.at)
 
 
 def _grade(end: RankEnd) -> int:

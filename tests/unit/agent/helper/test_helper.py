@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,16 @@ from ares.model.job import Gang, JobSpec, RuntimeWish
 from ares.model.link import AttemptRef, GangPeer, Start, WorldInfo
 from ares.model.state import Fence, Placement
 from ares.ports.executor import Launch
+from tests.ports import free_ports
 
 TIMEOUT_S = 60.0
 
 
-def world(folder: Path, generation: int, ranks: list[int]) -> None:
+def world(folder: Path, generation: int, ranks: list[int], place: int = 0, port: int = 0) -> None:
+    folder.mkdir(exist_ok=True)
     peers = [{"rank": rank, "node": f"n{rank}", "address": "127.0.0.1"} for rank in ranks]
     draft = folder / "world.new"
-    draft.write_text(json.dumps({"generation": generation, "rank": 0, "peers": peers, "masterPort": 0}))
+    draft.write_text(json.dumps({"generation": generation, "rank": place, "peers": peers, "masterPort": port}))
     draft.rename(folder / "world.json")
 
 
@@ -147,6 +149,65 @@ def test_a_process_has_what_frameworks_read(tmp_path: Path, launcher: dict[str, 
     for framework, expected in READ.items():
         assert {name: seen.get(name) for name in expected} == expected, framework
         assert [name for name in expected if f"`{name}`" not in guide] == [], framework
+
+
+# Its ranks begin when all are there, and go on until the gate is open.
+RANK = """
+set -- $ARES_MEETING
+echo "$1 $3" >> "$SEEN"
+while [ ! -e "$SEEN.gate" ]; do sleep 0.05; done
+exit "$(cat "$SEEN.gate")"
+"""
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[list["subprocess.Popen[bytes]"]]:
+    """Two ranks of an elastic gang whose leases are long, each with a program that has begun."""
+    port, folders = free_ports(1)[0], [tmp_path / "0", tmp_path / "1"]
+    for place, folder in enumerate(folders):
+        world(folder, 0, [0, 1], place, port)
+    plan: dict[str, Any] = {"elastic": True, "everywhere": True, "meets": True, "ports": 1}
+    ranks = [helper(folder, RANK, elastic_s=10 * TIMEOUT_S, **plan) for folder in folders]
+    assert settled(lambda: all((folder / "seen").exists() for folder in folders))
+    yield ranks
+    for rank in ranks:
+        rank.kill()
+        rank.wait()
+    for folder in folders:
+        (folder / "seen.gate").write_text("0")
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+def test_a_mistake_of_the_program_ends_an_elastic_gang_without_waiting_for_the_lease(
+    tmp_path: Path, pair: list["subprocess.Popen[bytes]"], fails: int
+) -> None:
+    (tmp_path / str(fails) / "seen.gate").write_text("3")
+    assert pair[fails].wait(TIMEOUT_S) == 3
+    assert pair[1 - fails].wait(TIMEOUT_S) == 1
+    note = json.loads((tmp_path / str(1 - fails) / "ended.json").read_bytes())
+    assert (note["blames"], note["message"]) == (fails, f"it ended with rank {fails}")
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_an_elastic_gang_goes_on_when_a_rank_is_lost(
+    tmp_path: Path, pair: list["subprocess.Popen[bytes]"], lost: int
+) -> None:
+    """The other's program fails, too, and begins anew in the smaller world, where it meets at another port."""
+    left = tmp_path / str(1 - lost)
+    pair[lost].kill()
+    (left / "seen.gate").write_text("1")
+    assert settled(lambda: not [word for word in alive_below(pair[1 - lost].pid) if "SEEN" in word])
+    (left / "seen.gate").write_text("0")
+    world(left, 1, [1 - lost], 0, free_ports(1)[0])
+    assert pair[1 - lost].wait(TIMEOUT_S) == 0
+    (first, port), (second, other) = (line.split() for line in (left / "seen").read_text().splitlines())
+    assert (first, second, port != other) == ("2", "1", True)
+
+
+def alive_below(pid: int) -> list[str]:
+    """Command lines of its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode() for child in children]
 
 
 def settled(condition: Callable[[], bool]) -> bool:

@@ -179,10 +179,10 @@ def test_commands_are_run_only_for_a_runtime_that_calls(
 @asynccontextmanager
 async def meddler(port: int, change: Callable[[list[bytes]], bytes]) -> AsyncGenerator[int]:
     """A door to the hub where what the hub says after its welcome is changed: `change` has all its lines so far."""
-    seen, over = list[bytes](), list[asyncio.Event]()
+    tasks = list[asyncio.Future[Any]]()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        over.append(asyncio.Event())
+        seen = list[bytes]()
         far, near = await asyncio.open_connection("127.0.0.1", port)
 
         async def up() -> None:
@@ -200,15 +200,16 @@ async def meddler(port: int, change: Callable[[list[bytes]], bytes]) -> AsyncGen
         for side in (near, writer):
             side.close()
         await asyncio.gather(near.wait_closed(), writer.wait_closed(), return_exceptions=True)
-        over[-1].set()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.append(asyncio.ensure_future(answer(reader, writer)))
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
-        for event in over:
-            await event.wait()
+        await asyncio.gather(*tasks)
 
 
 @pytest.mark.parametrize(

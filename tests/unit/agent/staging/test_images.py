@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ares.adapters.clocks import SystemClock
 from ares.agent.staging.image_store import ImageLimits, ImageStore, ImageTerms, LayerFiles
@@ -134,7 +135,7 @@ async def test_it_runs_as_its_configuration_says(tmp_path: Path) -> None:
 
     def dressed(**spec: Any) -> Launch:
         whole: dict[str, Any] = {"command": (), "env": {"B": "job"}, **spec}
-        return image.dress(launch, JobSpec(**whole))
+        return image.dress(replace(launch, argv=whole["command"]), JobSpec(**whole))
 
     own = dressed()
     assert (own.argv, own.cwd) == (("/run", "own"), "/w")

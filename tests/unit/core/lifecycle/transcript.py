@@ -83,7 +83,8 @@ class Player:
             failure: Any = options.get("failure", "exit" if code else None)
             ended = ExitInfo(code=code, signal=options.get("signal"), failure=failure)
             rank = int(options.get("rank", "0"))
-            return inputs.Exit(fence=fence, exit=ended, rank=rank, value=options.get("value"))
+            blames = int(options["blames"]) if "blames" in options else None
+            return inputs.Exit(fence=fence, exit=ended, rank=rank, value=options.get("value"), blames=blames)
         made: dict[str, inputs.Input] = {
             "hold": inputs.HoldBack(by="bob", reason=" ".join(rest)),
             "unhold": inputs.LetGo(by="bob", reason=" ".join(rest)),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from ares.agent.helper.orders import filled
 from ares.app.runtimes import load_runtimes
@@ -50,8 +51,9 @@ def plan(spec: JobSpec, **where: Any) -> RuntimePlan:
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        (asked(RuntimeWish(kind="spark")), "no runtime is called 'spark'; there are command, mpi, ray, torch"),
-        (asked(RuntimeWish(kind="julia")), "no runtime is called 'julia'"),
+        (asked(RuntimeWish(kind="spark")), "no runtime is called 'spark'; there are command, julia, mpi, ray, torch"),
+        (asked(RuntimeWish(kind="julia")), "the command begins with 'python'"),
+        (asked(RuntimeWish(kind="julia"), ELASTIC), "Julia's workers are those it began with"),
         (asked(RuntimeWish(kind="mpi"), ELASTIC), "MPI programs have the ranks they began with"),
         (asked(RuntimeWish(kind="mpi", elastic=True), PAIR), "MPI programs have the ranks they began with"),
         (asked(RuntimeWish(kind="mpi", flavour="mpich")), "MPICH is not supported yet"),
@@ -64,7 +66,12 @@ def plan(spec: JobSpec, **where: Any) -> RuntimePlan:
         (asked(RuntimeWish(kind="ray", procs=2)), "Ray starts its processes itself"),
         (asked(RuntimeWish(kind="ray"), ELASTIC), "go together"),
         (asked(RuntimeWish(kind="command", procs=2)), "starts the command as it is"),
-        (asked(RuntimeWish(kind="torch"), image=Image(ref="docker://a/b:1")), "in an image is not supported"),
+        (asked(RuntimeWish(kind="mpi"), image=Image(ref="docker://a/b:1")), "runtime mpi in an image is not supported"),
+        (asked(RuntimeWish(kind="ray"), image=Image(ref="docker://a/b:1")), "runtime ray in an image is not supported"),
+        (
+            asked(RuntimeWish(kind="torch", elastic=True), ELASTIC, image=Image(ref="docker://a/b:1")),
+            "an elastic gang in an image is not supported",
+        ),
         (asked(RuntimeWish(kind="torch"), time_limit_s=90.0, warn=Warn(signal="SIGTERM")), "warn is SIGTERM"),
         (asked(RuntimeWish(kind="mpi"), time_limit_s=90.0, warn=Warn(signal="SIGINT")), "warn is SIGINT"),
         (
@@ -88,6 +95,8 @@ def test_refused_with_a_word(spec: JobSpec, says: str) -> None:
     [
         asked(None),
         asked(RuntimeWish(kind="command"), ELASTIC),
+        asked(RuntimeWish(kind="torch"), PAIR, image=Image(ref="docker://a/b:1")),
+        asked(RuntimeWish(kind="command"), PAIR, image=Image(ref="docker://a/b:1")),
         asked(RuntimeWish(kind="torch", procs="gpus"), PAIR, gpus=2),
         asked(RuntimeWish(kind="torch", elastic=True), ELASTIC),
         asked(RuntimeWish(kind="mpi", procs=4, flavour="openmpi"), PAIR),
@@ -108,8 +117,8 @@ def test_torchrun_has_the_ranks_place_a_name_of_its_own_and_no_restarts() -> Non
     found = plan(asked(RuntimeWish(kind="torch", procs="gpus"), PAIR, gpus=4), rank=1, gpus=4)
     known = {"PLACE": "1", "SIZE": "2", "ADDRESS": "10.0.0.0", "PORT": "29500", "WATCH": "ares-watch"}
     assert filled(list(found.launcher), known) == [
-        "python", "-m", "torch.distributed.run", "--nnodes=2", "--node_rank=1", "--nproc_per_node=4",
-        "--rdzv_backend=static", "--rdzv_id=j1.1.3", "--master_addr=10.0.0.0", "--master_port=29500",
+        "python", "-m", "torch.distributed.run", "--nnodes=2", "--node_rank=1", "--rdzv_backend=static",
+        "--rdzv_id=j1.1.3", "--master_addr=10.0.0.0", "--master_port=29500", "--nproc_per_node=4",
         "--max_restarts=0", "--monitor_interval=0.1", "--no_python", "ares-watch",
     ]  # fmt: skip
     assert found.env == {"OMP_NUM_THREADS": "2"}
@@ -134,6 +143,17 @@ def test_ray_counts_what_the_rank_holds_and_shows_the_key() -> None:
     assert "--num-cpus=8" in worker.service
     assert (head.env["RAY_AUTH_MODE"], head.env["RAY_AUTH_TOKEN"]) == ("token", "k")
     assert (head.service_least, worker.service_least) == ((2, 52), (2, 52))
+
+
+def test_julia_shows_no_cookie_on_a_command_line_and_has_another_for_each_attempt() -> None:
+    spec = JobSpec(command=("julia", "-t", "4", "main.jl"), gang=PAIR, runtime=RuntimeWish(kind="julia", procs=3))
+    found = plan(spec)
+    cookie = found.files["cookie"].strip()
+    assert (len(cookie), found.ports, found.procs, found.service_stays) == (16, 3, 3, True)
+    assert cookie not in " ".join((*found.launcher, *found.service, *found.env.values()))
+    again = kinds.plan_of(structs.replace(started(spec), key="another"))
+    assert isinstance(again, RuntimePlan)
+    assert again.files["cookie"].strip() != cookie
 
 
 @pytest.mark.parametrize("wish", [None, RuntimeWish(kind="command")])
