@@ -17,6 +17,7 @@ from bench import (
     images,
     latency,
     launches,
+    logs,
     losses,
     machine,
     masking,
@@ -32,6 +33,7 @@ from bench import (
     starvation,
     submissions,
     tenants,
+    transfers,
     workflows,
 )
 from bench.processes import NotMeasured
@@ -60,6 +62,8 @@ TITLES = {
     "q": "replicas that share the work",
     "r": "jobs in images",
     "mpi": "launches of MPI programs",
+    "transfer": "bulk bytes over a shared link",
+    "logs": "lines of output at their readers",
     "budget": "CPU time of a job, a submission and a placement",
 }
 
@@ -87,6 +91,8 @@ def main() -> int:
         "q": replicas.rows,
         "r": images.rows,
         "mpi": launches.rows,
+        "transfer": transfers.rows,
+        "logs": logs.rows,
         "budget": budget_rows,
     }  # fmt: skip
     about = machine.describe() + (", quick counts" if asked.quick else "")

@@ -121,7 +121,7 @@ class StagedInputs:
     ) -> None:
         for some in left:
             told.check()
-            for piece in await self._stager.parts(start, sha256, some):
+            for piece in await self._stager.parts(start, sha256, some, "data"):
                 await in_thread(lambda piece=piece: _take(draft, piece))
                 told.add(len(piece.data))
 

@@ -17,6 +17,7 @@ from ares.agent.transfer.transfers import CONTROL_PLANE, Transfers
 from ares.api.projects import ProjectManifest
 from ares.core.project import ManifestFlaw, parts_of, read_manifest
 from ares.model.link import FETCH_PARTS_MAX, FetchPiece, FetchRequest, Start
+from ares.model.quota import TransferKind
 from ares.ports.clock import Clock
 from ares.ports.link import LinkBroken, LinkRefused
 
@@ -155,9 +156,11 @@ class Stager:
         most = _TURN_BYTES if self._transfers.limited(tenant) else _FETCH_BYTES
         return ({sha256: parts[sha256] for sha256 in some} for some in _requests(parts, most))
 
-    async def parts(self, start: Start, project: str, sizes: Mapping[str, int]) -> list[FetchPiece]:
+    async def parts(
+        self, start: Start, project: str, sizes: Mapping[str, int], kind: TransferKind = "fetch"
+    ) -> list[FetchPiece]:
         """Parts with these sizes, when it is the tenant's turn. Raises StagingFailed and LinkRefused."""
-        await self._transfers.take(start.ref.tenant, "fetch", sum(sizes.values()))
+        await self._transfers.take(start.ref.tenant, kind, sum(sizes.values()))
         return await self._pieces(start, project, tuple(sizes))
 
     async def _pieces(self, start: Start, project: str, parts: tuple[str, ...]) -> list[FetchPiece]:

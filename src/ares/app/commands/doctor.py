@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ares.edge.cli.connect import connect
-from ares.edge.cli.findings import Finding, of_nodes, of_server
+from ares.edge.cli.findings import Finding, of_nodes, of_server, of_transfers
 from ares.edge.cli.render.output import output_option, print_objects
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _of_machines(client: "Client") -> list[Finding]:
     from ares.edge.client.errors import AresError
 
     try:
-        return of_nodes(client.nodes())
+        return [*of_nodes(client.nodes()), *of_transfers(client.transfers())]
     except AresError as error:
         return [Finding("nodes", "note", f"machines were not looked at: {error}", getattr(error, "fix", ""))]
 

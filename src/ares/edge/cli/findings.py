@@ -7,6 +7,7 @@ from ares.model.isolation import BOX, shortfall
 
 if TYPE_CHECKING:
     from ares.api.nodes import NodeView
+    from ares.api.quotas import TransfersView
 
 # ok: as it should be. note: harmless where it is wanted. warning: something is missing. failed: no work goes on.
 FindingStatus = Literal["ok", "note", "warning", "failed"]
@@ -32,6 +33,16 @@ def of_nodes(nodes: "Iterable[NodeView]") -> list[Finding]:
     if not known:
         found.append(Finding("nodes", "failed", "no machine has joined: no job can run", "`ares agent` on a machine"))
     return found
+
+
+def of_transfers(found: "TransfersView") -> list[Finding]:
+    """Servers that requests from nodes stay away from; nothing where there are none."""
+    if not found.breakers:
+        return []
+    away = sorted({f"{row.endpoint} ({row.tenant}, from {row.node})" for row in found.breakers})
+    waiting = f"; jobs that wait for that: {len(found.paused)}" if found.paused else ""
+    text = f"too many requests failed, so they stay away from {some(away)}{waiting}"
+    return [Finding("transfers", "warning", text, "see that it answers; requests go on by themselves: `ares data top`")]
 
 
 def _lost(nodes: "list[NodeView]") -> list[Finding]:
