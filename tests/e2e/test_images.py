@@ -75,6 +75,14 @@ def test_the_project_and_ares_job_are_in_the_image(site: Platform, archive: Path
     assert site.client().get(job[1]).result is not None
 
 
+def test_datasets_are_in_the_image_and_only_read(site: Platform, archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello\n")
+    site.client().put_dataset(tmp_path / "notes.txt", "notes")
+    script = "cat $ARES_INPUT_N/notes.txt; touch $ARES_INPUT_N/new 2> /dev/null || echo refused"
+    ran = run(site, "--image", f"oci-archive:{archive}", "--input", "n=ares://datasets/notes", "--", script)
+    assert (ran.code, ran.out) == (0, "hello\nrefused\n"), ran
+
+
 def test_a_registry_is_asked_by_tag_and_by_digest(site: Platform, registry: LocalRegistry) -> None:
     image = Image([busybox(), [member("from", b"the registry")]], {"Cmd": ["cat", "/from"]})
     ref = registry.push(image, "team/app", "1.0")

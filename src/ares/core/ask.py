@@ -120,8 +120,9 @@ def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
 
 
 def _inputs(spec: JobSpec) -> tuple[tuple[str, int], ...]:
-    """Datasets by name with their sizes. A reference has no size: it counts as the smallest."""
-    sized = {dataset.name: dataset.size_mib for dataset in spec.inputs}
+    """Data that nodes may declare, by name with its size. A reference has no size: it counts as the smallest. What is
+    staged goes by the dataset it comes from: its name in the job says nothing to nodes."""
+    sized = {given.from_ or given.name: given.size_mib for given in spec.inputs}
     return tuple(sorted((dict.fromkeys(spec.input_refs[:_REFS_MAX], 1) | sized).items()))
 
 

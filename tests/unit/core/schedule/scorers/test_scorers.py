@@ -149,6 +149,13 @@ def test_a_reference_into_a_dataset_is_near_where_the_dataset_is() -> None:
     assert len(asks_of(replace(spec, input_refs=tuple(f"r{n}" for n in range(1000))), "acme")[0].inputs) == 64
 
 
+def test_a_staged_input_is_looked_for_by_its_dataset() -> None:
+    nodes = [node("namesake", info={"datasets": ("data",)}), node("holder", info={"datasets": ("ares://datasets/d",)})]
+    (ask,) = asks_of(JobSpec(command=("x",), inputs=(DataInput(name="data", from_="ares://datasets/d"),)), "acme")
+    namesake, holder = scores("locality", nodes, ask) or (1.0, 1.0)
+    assert holder == 0.0 > namesake
+
+
 def test_undeclared_places_are_not_one_place() -> None:
     nodes = [node("holder", info={"datasets": ("d",)}), node("other")]
     holder, other = scores("locality", nodes, Ask(inputs=(("d", 1),))) or (1.0, 1.0)
