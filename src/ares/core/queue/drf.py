@@ -49,7 +49,7 @@ def sizes_of(capacity: Amounts) -> tuple[float, float, float]:
 class AccountHolding:
     """What one tenant, team or user holds, and how much that counts in its dominant share."""
 
-    __slots__ = ("_most", "_steps", "_unit", "counts", "path", "share", "used")
+    __slots__ = ("_most", "_step", "_steps", "_unit", "counts", "part", "path", "share", "used", "weight")
 
     def __init__(
         self, path: str, level: DrfDigit, share: Share, weight: float, sizes: tuple[float, float, float]
@@ -58,6 +58,10 @@ class AccountHolding:
         self.share = share
         self.used: tuple[int, int, int] = (0, 0, 0)
         self.counts = 0.0
+        # The largest part of any one resource of the cluster, whatever the weight.
+        self.part = 0.0
+        self.weight = weight
+        self._step = level.step
         # How much of each resource makes one step.
         cpu, memory, gpu = sizes
         self._steps = (cpu * weight * level.step, memory * weight * level.step, gpu * weight * level.step)
@@ -74,4 +78,5 @@ class AccountHolding:
         cpu_step, memory_step, gpu_step = self._steps
         # Rounded up: an account that holds anything counts for something.
         steps = ceil(max(cpu / cpu_step, memory / memory_step, gpu / gpu_step))
+        self.part = steps * self._step * self.weight
         self.counts = (steps if steps <= self._most else self._most) * self._unit

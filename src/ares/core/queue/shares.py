@@ -1,6 +1,6 @@
 """What every account holds now: its dominant share, and its hard limits."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -47,7 +47,10 @@ class Shares:
     up for the tenants that are asked about.
     """
 
-    __slots__ = ("_fair", "_held", "_holdings", "_paths", "_sizes", "_tree", "_usage", "now")
+    __slots__ = (
+        "_fair", "_held", "_holdings", "_paths", "_sizes", "_tree", "_usage", "_waiters", "_waiting", "_waiting_below",
+        "now",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -56,8 +59,13 @@ class Shares:
         usage: DecayedUsage,
         now: float,
         held: Mapping[str, Amounts] = MappingProxyType({}),
+        waiting: Collection[str] = (),
     ) -> None:
         self.now = now
+        # Accounts that have waiting jobs, and the same by tenant and by team once that is asked for.
+        self._waiting = waiting
+        self._waiting_below: dict[str, list[str]] | None = None
+        self._waiters: dict[str, tuple[dict[str, float], float]] = {}
         # By tenant, of those that were not asked about yet.
         self._held: dict[str, list[tuple[str, Amounts]]] = {}
         for account, amounts in held.items():
@@ -95,6 +103,44 @@ class Shares:
         """0 when the account holds nothing. Compares tenants, then teams, then users; see `drf` for how finely."""
         tenant, team, user = self._path(account)
         return tenant.counts + team.counts + user.counts
+
+    def in_depth(self, account: str) -> float:
+        """The dominant share, with what the team holds beyond its part of its tenant and the user beyond its part of
+        the team, on the same scale. Parts are by weight, among those that have waiting jobs: a team that stands alone
+        has all of its tenant, and tenants compare as if they had no teams."""
+        tenant, team, user = self._path(account)
+        beyond = self._beyond(tenant, team) + self._beyond(team, user)
+        return self.dominant(account) + beyond / tenant.weight
+
+    def _beyond(self, parent: AccountHolding, holding: AccountHolding) -> float:
+        weights, others = self._standing(parent.path)
+        weight = weights.get(holding.path)
+        if weight is None:
+            return 0.0
+        return max(0.0, holding.part - max(0.0, parent.part - others) * weight / weights[""])
+
+    def _standing(self, parent: str) -> tuple[dict[str, float], float]:
+        """The weights of the parent's teams or users that have waiting jobs, with their sum under no name; and what the
+        others hold, which does not change during a cycle."""
+        found = self._waiters.get(parent)
+        if found is None:
+            below = [path for account in self._waiting_of(parent) for path in self._path(account)[1:]]
+            weights = {holding.path: holding.weight for holding in below if parent_of(holding.path) == parent}
+            siblings = self._holdings.get(parent, {}).values()
+            others = sum(sibling.part for sibling in siblings if sibling.path not in weights)
+            if weights:
+                weights[""] = sum(weights.values())
+            found = self._waiters[parent] = (weights, others)
+        return found
+
+    def _waiting_of(self, parent: str) -> list[str]:
+        """Accounts below the parent, a tenant or a team, that have waiting jobs."""
+        if self._waiting_below is None:
+            self._waiting_below = {}
+            for account in self._waiting:
+                for path in levels(account)[:2]:
+                    self._waiting_below.setdefault(path, []).append(account)
+        return self._waiting_below.get(parent, [])
 
     def fair_share(self, account: str) -> float:
         """How little the account has used, from 0 to 1. The same throughout a cycle."""

@@ -1,5 +1,6 @@
 """All waiting jobs, gathered into classes so that scheduling costs per class, not per job."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, Protocol
@@ -161,6 +162,8 @@ class WaitingQueue:
         self.active: dict[int, JobClass] = {}
         self.pacing: dict[int, JobClass] = {}
         self.nearing: dict[int, JobClass] = {}
+        # How many of these classes each account has.
+        self.accounts: Counter[str] = Counter()
         # Their first jobs, but for classes that changed since they were last asked for.
         self._heads = ClassHeads()
         self._moved: set[int] = set()
@@ -257,6 +260,10 @@ class WaitingQueue:
         if found.key.asks[0].near:
             self.repulsions.declare(tenant_of(found.key.account), away_of(found.key.asks[0].near), -1)
         if not len(found.line):
+            account = found.key.account
+            self.accounts[account] -= 1
+            if not self.accounts[account]:
+                del self.accounts[account]
             for classes in (self.active, self.pacing, self.nearing):
                 classes.pop(found.id, None)
 
@@ -265,6 +272,7 @@ class WaitingQueue:
         self._moved.add(job_class.id)
         if job_class.id not in self.active:
             self.active[job_class.id] = job_class
+            self.accounts[job_class.key.account] += 1
             tells, looks = traits_of(job_class.key)
             if tells:
                 self.pacing[job_class.id] = job_class

@@ -333,7 +333,7 @@ class Cluster(Capacity):
 
     def shares(self, now: float) -> Shares:
         """What every account holds and has used. Each cycle makes its own, and changes it."""
-        return Shares(self.capacity(), self.profile.shares, self.usage, now, self._held)
+        return Shares(self.capacity(), self.profile.shares, self.usage, now, self._held, self.waiting.accounts)
 
     def _count(self, account: str, held: Amounts, sign: int) -> None:
         cpu, memory, gpu = held

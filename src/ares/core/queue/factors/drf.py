@@ -1,4 +1,4 @@
-"""How little the job's account holds at present."""
+"""How little the job's account holds at present: its tenant, its team in it, its user in that."""
 
 from ares.core.queue.factors.factor import ClassFacts, Floats, JobFacts
 from ares.core.queue.shares import Shares
@@ -6,8 +6,8 @@ from ares.model.profile import OrderPolicy
 
 
 def drf(facts: JobFacts, shares: Shares, _order: OrderPolicy, _now: float) -> float:
-    return 1.0 - min(1.0, shares.dominant(facts.account))
+    return 1.0 - min(1.0, shares.in_depth(facts.account))
 
 
 def drfs(facts: ClassFacts, shares: Shares, _order: OrderPolicy, _now: float) -> Floats:
-    return facts.by_account(lambda account: 1.0 - min(1.0, shares.dominant(account)))
+    return facts.by_account(lambda account: 1.0 - min(1.0, shares.in_depth(account)))
