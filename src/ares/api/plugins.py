@@ -4,7 +4,8 @@ from typing import Literal
 
 from ares.model.base import Record
 
-PluginKind = Literal["filter", "scorer", "order", "action", "runtime"]
+# "unknown": of a group that Ares has no use for.
+PluginKind = Literal["filter", "scorer", "order", "action", "runtime", "unknown"]
 
 
 class Plugin(Record, frozen=True):

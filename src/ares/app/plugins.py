@@ -5,7 +5,7 @@ enters them: in a server a stand-in without opinion has each one's name. One tha
 filter lets nothing pass; the planner says so, and is told to do without it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ import structlog
 
 from ares.api.plugins import PluginKind, RefusedPlugin
 from ares.api.reasons import Reason
+from ares.app.runtimes import GROUP as RUNTIMES_GROUP
 from ares.app.runtimes import Unusable, load_runtimes, origin_of, value_of
 from ares.control.scheduler.plugins import Loaded
 from ares.core.capacity.node_slice import NodeSlice
@@ -44,11 +45,14 @@ def load(watch: Watch | None = None, *, apart: bool = False) -> Loaded:
     """Puts every plugin that is installed into the tables that profiles are read by. Once in a process.
 
     `apart`: another process enters them, and here their names are known and nothing more."""
-    return add(entry_points, watch or Watch(), apart=apart)
+    return add(entry_points, watch or Watch(), apart=apart, groups=entry_points().groups)
 
 
-def add(found: Callable[..., Any], watch: Watch | None = None, *, apart: bool = False) -> Loaded:
-    """Puts what `found` gives for each group into the tables."""
+def add(
+    found: Callable[..., Any], watch: Watch | None = None, *, apart: bool = False, groups: Iterable[str] = ()
+) -> Loaded:
+    """Puts what `found` gives for each group into the tables. `groups` are all that are installed: what is in one that
+    begins like those of Ares and is none of them is refused, not passed over."""
     watch = watch or Watch()
     origins: dict[tuple[PluginKind, str], str] = {}
     refused: list[RefusedPlugin] = []
@@ -69,7 +73,17 @@ def add(found: Callable[..., Any], watch: Watch | None = None, *, apart: bool = 
             log.info("plugin.loaded", kind=kind, name=entry.name, origin=origin)
     started, left_out = load_runtimes(found)
     origins |= {("runtime", name): origin for name, origin in started.items()}
-    return Loaded(origins, (*refused, *left_out))
+    return Loaded(origins, (*refused, *left_out, *_strange(found, groups)))
+
+
+def _strange(found: Callable[..., Any], groups: Iterable[str]) -> Iterator[RefusedPlugin]:
+    """Plugins of kinds that Ares does not have, such as collectors and providers."""
+    known = sorted((*_GROUPS, RUNTIMES_GROUP))
+    for group in sorted(group for group in groups if group.startswith("ares.") and group not in known):
+        for entry in sorted(found(group=group), key=lambda entry: entry.name):
+            why = f"Ares has no plugins of the group {group!r}, only of {', '.join(known)}"
+            log.error("plugin.refused", kind="unknown", name=entry.name, origin=origin_of(entry), error=why)
+            yield RefusedPlugin(kind="unknown", name=entry.name, origin=origin_of(entry), error=why)
 
 
 # ---- one for each kind: what it must be, and what it is when it fails

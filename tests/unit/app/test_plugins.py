@@ -145,3 +145,12 @@ async def test_an_action_that_fails_proposes_nothing_of_what_it_had_begun() -> N
         job = await world.submit()
         await world.settle()
         assert world.state(job).phase == "STAGING"
+
+
+@pytest.mark.parametrize("group", ["collectors", "providers", "runtime", "filter"])
+def test_a_plugin_of_a_kind_that_there_is_not_is_refused_by_name(group: str) -> None:
+    loaded = plugins.add(found(**{group: [Entry("mine", fails)]}), groups=[f"ares.{group}", "console_scripts"])
+    (refused,) = loaded.refused
+    assert (refused.kind, refused.name, refused.origin) == ("unknown", "mine", "third 1.0")
+    assert f"'ares.{group}'" in refused.error
+    assert "ares.runtimes" in refused.error

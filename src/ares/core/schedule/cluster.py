@@ -17,6 +17,7 @@ from ares.core.ask import Ask
 from ares.core.capacity.capacity import Capacity, Reserved
 from ares.core.capacity.holding import Holding, held_by
 from ares.core.capacity.node_slice import ClusterFacts
+from ares.core.capacity.pauses import Pauses
 from ares.core.capacity.typical import Typicals
 from ares.core.forecast.predictor import Predictor
 from ares.core.queue.backlog import Backlog
@@ -64,6 +65,7 @@ class Cluster(Capacity):
         self._held: dict[str, Amounts] = {}
         # Running gangs that may have more or fewer ranks.
         self.elastic: set[str] = set()
+        self.pauses = Pauses()
         # Jobs that hold resources and are on their way out, or some of their ranks are.
         self.leaving: set[str] = set()
         # How many running jobs may be evicted, by priority level.
@@ -157,6 +159,7 @@ class Cluster(Capacity):
         job, placements = holding.job, holding.placements
         if old is not None:
             self.release(job)
+            self.pauses.resized(old, holding)
         if self.reserved:
             self.unreserve(job)
         self._put_holding(holding)
@@ -365,6 +368,7 @@ class Cluster(Capacity):
     def advance(self, now: float) -> None:
         """Time goes on: jobs that run beyond their estimate get a new one. For the owner of this picture, before it
         plans by it; cycles and questions leave the time alone."""
+        self.pauses.now = now
         for job_id in self.future.overdue(now):
             self.outlive(job_id, now)
 

@@ -44,6 +44,13 @@ def test_swf_takes_what_was_asked_for_else_what_was_given(tmp_path: Path) -> Non
     assert (given.spec.name, given.spec.time_limit_s) == ("job", None)
 
 
+def test_swf_with_further_fields_is_read_with_a_warning(tmp_path: Path) -> None:
+    line = "7 0 5 100 32 -1 -1 16 600 -1 1 3 1 9 1 -1 -1 -1"
+    plain, more = (swf(tmp_path, "; MaxProcs: 64", text) for text in (line, f"{line} 42"))
+    assert more.jobs == plain.jobs
+    assert more.warnings == ("1 line with more than 18 fields: read without the rest",)
+
+
 def test_jobs_wider_than_a_node_become_gangs_of_equal_ranks(tmp_path: Path) -> None:
     lines = [f"{n} 0 -1 10 {n} -1 -1 {n} 20 -1 1 1 1 -1 1 -1 -1 -1" for n in (8, 9, 20, 24, 25)]
     found = swf(tmp_path, *lines, nodes="3x8")

@@ -1,7 +1,9 @@
 """Elastic gangs give ranks back when other jobs need the room, and grow into idle resources."""
 
 from collections import Counter
+from collections.abc import Iterator
 from copy import copy
+from itertools import islice
 from math import inf
 
 import numpy as np
@@ -29,12 +31,19 @@ _TRIES_MAX = 16
 def shrink(trial: Trial) -> None:
     """For jobs left out: gangs of no higher priority than the job give up ranks beyond the fewest they need."""
     spare = [gang for gang in _elastic(trial) if _spare(gang)]
-    for left in list(trial.left.values())[:_TRIES_MAX] if spare else ():
-        job_class = trial.waiting.class_of(left.first_job)
-        waits = left.first_job in trial.cluster.reserved or left.first_job in trial.making_room
-        if job_class is not None and not waits and _shrink_for(trial, left.first_job, job_class, spare):
+    for job, job_class in islice(_servable(trial), _TRIES_MAX) if spare else ():
+        if _shrink_for(trial, job, job_class, spare):
             resized = {change.job for change in trial.resized}
             spare = [gang for gang in spare if gang.job not in resized]
+
+
+def _servable(trial: Trial) -> Iterator[tuple[str, JobClass]]:
+    """Jobs left out that some room would help: those that could never run hold up none behind them."""
+    for left in list(trial.left.values()):
+        job_class = trial.waiting.class_of(left.first_job)
+        waits = left.first_job in trial.cluster.reserved or left.first_job in trial.making_room
+        if job_class is not None and not waits and any(map(trial.evaluations.ever, job_class.key.asks)):
+            yield left.first_job, job_class
 
 
 def _elastic(trial: Trial) -> list[Holding]:
@@ -126,7 +135,11 @@ def grow(trial: Trial) -> None:
     wishing = [
         gang
         for gang in _elastic(trial)
-        if gang.elastic is not None and not gang.leaving and len(gang.ranks) < gang.elastic.ranks
+        if gang.elastic is not None
+        and not gang.leaving
+        and len(gang.ranks) < gang.elastic.ranks
+        # Growing and shrinking in turn costs the gang more than the room is worth.
+        and trial.now >= trial.cluster.pauses.until(gang.job)
     ]
     for gang in sorted(wishing, key=lambda gang: (gang.level, gang.job)):
         if trial.claims and gang.elastic is not None:

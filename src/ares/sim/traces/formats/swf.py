@@ -64,9 +64,11 @@ def _size(sizes: dict[str, int], found: list[_SwfJob], repairs: Repairs, told: b
 
 def _line(file: str, at: int, text: str, repairs: Repairs) -> _SwfJob | None:
     cells = text.split()
-    if len(cells) != _FIELDS:
-        do = "the file may be cut off: fetch it again" if len(cells) < _FIELDS else "correct the line"
-        raise BadTrace(file, at, f"{len(cells)} of {_FIELDS} fields", do)
+    if len(cells) < _FIELDS:
+        raise BadTrace(file, at, f"{len(cells)} of {_FIELDS} fields", "the file may be cut off: fetch it again")
+    if len(cells) > _FIELDS:
+        # Some tools and archives add columns of their own.
+        repairs.add(f"lines with more than {_FIELDS} fields", "read without the rest")
     # -1 stands for what is not known.
     read = {field: number(file, at, name, cells[field]) for field, name in _NAMES.items()}
     wanted = read[_ASKED] if read[_ASKED] > 0 else read[_GIVEN]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ares.core.schedule.cluster import Cluster
 from ares.model.job import Gang, JobTerm, TopologyWish
 from ares.model.profile import Profile, Share
-from tests.unit.core.world import cluster, node, placed, plan, run, spec, state
+from tests.unit.core.world import NOW, cluster, node, placed, plan, run, spec, state
 
 
 def gang(made: Cluster, *nodes: str, gpus: int = 1, **more: Any) -> None:
@@ -88,6 +88,35 @@ def test_it_gives_up_no_more_ranks_than_help_and_never_the_first_it_needs() -> N
     assert {*eviction.hold[0].gpus} == {0, 1, 2, 3, 4, 5, 6, 7} - {
         gpu for one in resized.placements for gpu in one.gpus
     }
+
+
+def test_jobs_that_could_never_run_hold_up_no_shrink() -> None:
+    made = cluster(node("a", gpus=4))
+    gang(made, *["a"] * 4, gang={"ranks": 4, "min_ranks": 1})
+    for number in range(40):
+        made.enqueue(state(f"never{number:02d}"), spec(gpus=100 + number))
+    made.enqueue(state("small", 1.0), spec(gpus=1))
+    assert [one.job for one in plan(made).evictions] == ["small"]
+
+
+def test_a_gang_that_gave_up_ranks_does_not_grow_at_once_and_each_time_later() -> None:
+    """Short jobs that keep coming use the room that the first of them was given."""
+    made = cluster(node("a", gpus=4))
+    waits, now = list[float](), NOW
+    for _ in range(3):
+        gang(made, *["a"] * 4, gang={"ranks": 4, "min_ranks": 1})
+        plan(made, now)
+        gang(made, *["a"] * 3, gang={"ranks": 4, "min_ranks": 1})
+        moments = (now + step for step in range(0, 2000, 10))
+        grows_at = next(moment for moment in moments if plan(made, moment).resized)
+        waits.append(grows_at - now)
+        now = grows_at
+    assert waits == [60, 120, 240]
+    gang(made, *["a"] * 4, gang={"ranks": 4, "min_ranks": 1})
+    plan(made, now + 10_000)
+    gang(made, *["a"] * 3, gang={"ranks": 4, "min_ranks": 1})
+    assert plan(made, now + 10_050).resized == ()
+    assert plan(made, now + 10_060).resized, "long after, it is the first time again"
 
 
 def test_it_gives_up_nothing_when_that_would_not_be_enough_or_for_lesser_jobs() -> None:

@@ -1,0 +1,41 @@
+"""Elastic gangs that gave up ranks take no more for a while: growing and shrinking in turn costs more than it gains."""
+
+from math import inf
+from typing import NamedTuple
+
+from ares.core.capacity.holding import Holding
+
+# Each time soon after the last one, twice as long, up to the most.
+_PAUSE_S = 60.0
+_PAUSE_MAX_S = 1800.0
+
+
+class Pause(NamedTuple):
+    """When a gang gave up ranks, and for how long it does not take more."""
+
+    at: float
+    lasts_s: float
+
+    @property
+    def soon_after(self) -> float:
+        """Ranks given up before that make the next pause longer."""
+        return self.at + 4 * self.lasts_s
+
+
+class Pauses:
+    """By gang. `now` is the time as of which the picture is."""
+
+    def __init__(self) -> None:
+        self.now = -inf
+        self._of: dict[str, Pause] = {}
+
+    def resized(self, before: Holding, after: Holding) -> None:
+        if len(after.ranks) < len(before.ranks) and after.elastic is not None:
+            self._of = {job: pause for job, pause in self._of.items() if self.now < pause.soon_after}
+            last = self._of.get(after.job)
+            self._of[after.job] = Pause(self.now, _PAUSE_S if last is None else min(2 * last.lasts_s, _PAUSE_MAX_S))
+
+    def until(self, job: str) -> float:
+        """When the gang may take more ranks again."""
+        pause = self._of.get(job)
+        return -inf if pause is None else pause.at + pause.lasts_s
