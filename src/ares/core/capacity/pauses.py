@@ -10,7 +10,7 @@ _PAUSE_S = 60.0
 _PAUSE_MAX_S = 1800.0
 
 
-class Pause(NamedTuple):
+class GrowthPause(NamedTuple):
     """When a gang gave up ranks, and for how long it does not take more."""
 
     at: float
@@ -22,18 +22,20 @@ class Pause(NamedTuple):
         return self.at + 4 * self.lasts_s
 
 
-class Pauses:
+class GrowthPauses:
     """By gang. `now` is the time as of which the picture is."""
 
     def __init__(self) -> None:
         self.now = -inf
-        self._of: dict[str, Pause] = {}
+        self._of: dict[str, GrowthPause] = {}
 
     def resized(self, before: Holding, after: Holding) -> None:
         if len(after.ranks) < len(before.ranks) and after.elastic is not None:
             self._of = {job: pause for job, pause in self._of.items() if self.now < pause.soon_after}
             last = self._of.get(after.job)
-            self._of[after.job] = Pause(self.now, _PAUSE_S if last is None else min(2 * last.lasts_s, _PAUSE_MAX_S))
+            self._of[after.job] = GrowthPause(
+                self.now, _PAUSE_S if last is None else min(2 * last.lasts_s, _PAUSE_MAX_S)
+            )
 
     def until(self, job: str) -> float:
         """When the gang may take more ranks again."""

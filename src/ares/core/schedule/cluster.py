@@ -17,7 +17,7 @@ from ares.core.ask import Ask
 from ares.core.capacity.capacity import Capacity, Reserved
 from ares.core.capacity.holding import Holding, held_by
 from ares.core.capacity.node_slice import ClusterFacts
-from ares.core.capacity.pauses import Pauses
+from ares.core.capacity.pauses import GrowthPauses
 from ares.core.capacity.typical import Typicals
 from ares.core.forecast.predictor import Predictor
 from ares.core.queue.backlog import Backlog
@@ -65,7 +65,7 @@ class Cluster(Capacity):
         self._held: dict[str, Amounts] = {}
         # Running gangs that may have more or fewer ranks.
         self.elastic: set[str] = set()
-        self.pauses = Pauses()
+        self.pauses = GrowthPauses()
         # Jobs that hold resources and are on their way out, or some of their ranks are.
         self.leaving: set[str] = set()
         # How many running jobs may be evicted, by priority level.
