@@ -703,10 +703,18 @@ export interface components {
             warnings: components["schemas"]["JobWarning"][];
         };
         /**
-         * Dataset
-         * @description Data the job reads: being near it counts by its size.
+         * DataInput
+         * @description Data the job reads: being near it counts by its size. With `from` it is staged on the node before the job starts,
+         *         and its directory is in $ARES_INPUT_<NAME>.
          */
-        Dataset: {
+        DataInput: {
+            /** @default null */
+            from: string | null;
+            /**
+             * @default cache
+             * @enum {unknown}
+             */
+            mode: "cache" | "copy" | "stream";
             name: string;
             /** @default 1 */
             sizeMib: number;
@@ -1069,7 +1077,7 @@ export interface components {
             /** @default [] */
             inputRefs: string[];
             /** @default [] */
-            inputs: components["schemas"]["Dataset"][];
+            inputs: components["schemas"]["DataInput"][];
             /**
              * @default any
              * @enum {unknown}
@@ -1435,6 +1443,15 @@ export interface components {
             then: "fail" | "run" | "skip";
         };
         /**
+         * Nic
+         * @description A network card, with its link to each GPU in the order of `NodeInfo.gpus`.
+         */
+        Nic: {
+            /** @default [] */
+            links: string[];
+            name: string;
+        };
+        /**
          * NodeInfo
          * @description What an agent reports about its machine when it registers. Every field is bounded: it is not believed.
          */
@@ -1477,6 +1494,8 @@ export interface components {
             name: string;
             /** @default 0 */
             networkGbps: number;
+            /** @default [] */
+            nics: components["schemas"]["Nic"][];
             /** @default [] */
             numa: components["schemas"]["NumaNode"][];
             /** @default default */

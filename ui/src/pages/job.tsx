@@ -55,7 +55,7 @@ export function JobPage({ id }: { id: string }) {
           {(job) => <OverviewTab job={job} />}
         </Shown>
       ) : null}
-      {shown === "why" ? <WhyTab id={id} job={asked.data} /> : null}
+      {shown === "why" ? <WhyTab id={id} /> : null}
       {shown === "logs" ? <LogsTab id={id} job={asked.data} /> : null}
       {shown === "events" ? <EventsTab id={id} job={asked.data} /> : null}
       {shown === "placement" ? <DecisionTab id={id} /> : null}

@@ -1,8 +1,9 @@
 // Why does it wait, and what would start it? The decision's own numbers, from the funnel to the smallest change.
 import { useState } from "preact/hooks";
 import { call, Problem } from "../api/client";
-import type { Explanation, JobDetail } from "../api/types";
+import type { Explanation } from "../api/types";
 import { Age, Command, Empty, JobLink, Panel, Rows, Shown, Time, Trouble } from "../parts/basic";
+import { updateOf } from "../parts/change";
 import { amount, count, exactly, plural, words } from "../parts/format";
 import { refresh, useAsk } from "../state/ask";
 import { href } from "../state/route";
@@ -14,7 +15,7 @@ const REMEDY: Record<string, string> = {
   operator: "An operator must do something.",
 };
 
-export function WhyTab({ id, job }: { id: string; job: JobDetail | undefined }) {
+export function WhyTab({ id }: { id: string }) {
   const asked = useAsk<Explanation>(`/v1/jobs/${encodeURIComponent(id)}/explain`, { on: id, every: 3000 });
   return (
     <Shown of={asked} rows={8}>
@@ -25,14 +26,14 @@ export function WhyTab({ id, job }: { id: string; job: JobDetail | undefined }) 
             <a href={href(`/jobs/${id}/events`)}>What happened to it</a>
           </Empty>
         ) : (
-          <Why id={id} why={why} job={job} />
+          <Why id={id} why={why} />
         )
       }
     </Shown>
   );
 }
 
-function Why({ id, why, job }: { id: string; why: Explanation; job: JobDetail | undefined }) {
+function Why({ id, why }: { id: string; why: Explanation }) {
   return (
     <div class="grid">
       <Panel title="Reason" class="wide" more={<span class="dim">as of {exactly(why.at)}</span>}>
@@ -51,7 +52,7 @@ function Why({ id, why, job }: { id: string; why: Explanation; job: JobDetail | 
       </Panel>
       {why.change ? (
         <Panel title="Smallest change" class="wide">
-          <SmallestChange id={id} why={why} job={job} />
+          <SmallestChange id={id} why={why} />
         </Panel>
       ) : null}
       {why.alternatives.map((ask, at) => (
@@ -93,22 +94,17 @@ function StartsAt({ why }: { why: Explanation }) {
 }
 
 /** What to write instead, and with the right to it, the button that writes it. */
-function SmallestChange({ id, why, job }: { id: string; why: Explanation; job: JobDetail | undefined }) {
+function SmallestChange({ id, why }: { id: string; why: Explanation }) {
   const [state, setState] = useState<"" | "busy" | "done">("");
   const [problem, setProblem] = useState<Problem | undefined>();
   const change = why.change;
   if (!change) return null;
-  const fields = change.fields as Record<string, unknown>;
-  const wants = fields.resources as Record<string, unknown> | undefined;
-  const known = Object.keys(fields).every((field) =>
-    ["resources", "priority", "timeLimitS", "deadlineAt", "sla"].includes(field),
-  );
+  const update = updateOf(change.fields as Record<string, unknown>);
   const apply = async () => {
     setState("busy");
     setProblem(undefined);
     try {
-      const resources = wants && job ? { ...job.spec.resources, ...wants } : undefined;
-      await call("PATCH", `/v1/jobs/${encodeURIComponent(id)}`, { ...fields, ...(resources ? { resources } : {}) });
+      await call("PATCH", `/v1/jobs/${encodeURIComponent(id)}`, update);
       setState("done");
       refresh();
     } catch (error) {
@@ -120,14 +116,13 @@ function SmallestChange({ id, why, job }: { id: string; why: Explanation; job: J
   return (
     <>
       <p class="lead">{change.message}</p>
-      <p class="mono small wrap">{JSON.stringify(change.fields)}</p>
-      {known && may("jobs:update") ? (
-        <button
-          type="button"
-          class="main"
-          disabled={state !== "" || (wants !== undefined && !job)}
-          onClick={() => void apply()}
-        >
+      <p class="mono small wrap">
+        {Object.entries(change.fields)
+          .map(([name, value]) => `${name}: ${JSON.stringify(value)}`)
+          .join(", ")}
+      </p>
+      {update && may("jobs:update") ? (
+        <button type="button" class="main" disabled={state !== ""} onClick={() => void apply()}>
           {state === "busy" ? "Changing …" : state === "done" ? "Changed" : "Change the job so"}
         </button>
       ) : (

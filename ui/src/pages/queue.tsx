@@ -1,5 +1,5 @@
 // What waits, and why?
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import type { Overview, Waiting } from "../api/types";
 import { Age, Empty, JobLink, PhaseBadge, Shown, Skeleton, Time, Trouble } from "../parts/basic";
 import { count, plural, words } from "../parts/format";
@@ -15,6 +15,8 @@ const HEADS = [
   { key: "eta", label: "Likely start" },
   { key: "wait", label: "Waits for", class: "num" },
 ] as const;
+const SOME = 50;
+const LOOKED_MAX = 5000;
 const REMEDIES = [
   ["", "All"],
   ["yours", "Yours to change"],
@@ -34,6 +36,12 @@ export function QueuePage() {
       ),
     [listed.rows, reason, remedy],
   );
+  const { more, complete } = listed;
+  const looked = listed.rows.length;
+  useEffect(() => {
+    // What is filtered here may be rare: it is looked for further down, but not for ever.
+    if (rows.length < SOME && !complete && looked > 0 && looked < LOOKED_MAX) more();
+  }, [rows.length, looked, complete, more]);
   return (
     <div class="fill">
       <h1>Queue</h1>
@@ -105,7 +113,8 @@ function List({
       foot={
         <>
           {plural(rows.length, "job")}
-          {listed.complete ? "" : " and more"}, the longest waiting first
+          {listed.complete ? "" : filtered ? ` among the ${count(listed.rows.length)} that wait longest` : " and more"},
+          the longest waiting first
         </>
       }
     />

@@ -48,7 +48,7 @@ export function Shell({ title, children }: { title: string; children: ComponentC
           <Switches />
         </div>
       </header>
-      <main id="main" tabIndex={-1}>
+      <main id="main" tabIndex={0}>
         {acting.tenant ? (
           <p class="stale">
             You look into the tenant <b>{acting.tenant}</b>. <a href="/ui/">Back to your own</a>
