@@ -61,7 +61,7 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
         click.echo("already running", err=True)
     with _reach(module, config.home_path, started) as client:
         click.echo(f"Ares is up at {client.endpoint.shown}")
-        click.echo(f"Dashboard, for one login within ten minutes: {_login_url(client)}")
+        click.echo(_dashboard(client))
         if grpc := connection_file.read(config.home_path).get("grpc"):
             click.echo(f"gRPC at {grpc}")
         for finding in _not_well(client):
@@ -72,9 +72,14 @@ def up(port: int | None, mock_gpu: str | None, foreground: bool, no_sample: bool
     return 0
 
 
-def _login_url(client: "Client") -> str:
-    """Later ones: `ares ui`."""
-    return f"{client.endpoint.shown}{client.login_link().path}"
+def _dashboard(client: "Client") -> str:
+    """Where it is, with a link that logs in. A server of an earlier version makes none."""
+    from ares.edge.client.errors import AresError
+
+    try:
+        return f"Dashboard, for one login within ten minutes: {client.endpoint.shown}{client.login_link().path}"
+    except AresError:
+        return f"Dashboard: {client.endpoint.shown}/ui/"
 
 
 def _not_well(client: "Client") -> list[Finding]:

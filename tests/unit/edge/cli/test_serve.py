@@ -184,7 +184,15 @@ def platform(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> Stub:
         {"nodes": [{**late, "ready": True}]},
     )
     stub.on("GET", "/readyz", {"status": "ready", "checks": {"leader": "r"}})
+    stub.on("POST", "/v1/me/login-links", Say({"path": "/ui/#login=secret", "expiresAt": 1.0}, 201))
     return stub
+
+
+def test_up_with_a_server_that_makes_no_links_says_where_the_dashboard_is(platform: Stub, ares: Ares) -> None:
+    platform.on("POST", "/v1/me/login-links", problem(404, "not-found"))
+    done = ares("up", "--no-sample")
+    assert done.code == 0
+    assert f"Dashboard: {platform.url}/ui/\n" in done.out
 
 
 def test_up_waits_for_its_machine_and_runs_the_sample(platform: Stub, ares: Ares) -> None:
@@ -195,7 +203,9 @@ def test_up_waits_for_its_machine_and_runs_the_sample(platform: Stub, ares: Ares
     done = ares("up")
     (asked,) = platform.requests("POST", "/v1/jobs")
     assert done.code == 0
-    assert done.out.startswith(f"Ares is up at {platform.url}\nHello\nits result: {{'answer': 42}}\n\nTry next:\n")
+    dashboard = f"Dashboard, for one login within ten minutes: {platform.url}/ui/#login=secret"
+    told = f"Ares is up at {platform.url}\n{dashboard}\nHello\nits result: {{'answer': 42}}\n\nTry next:\n"
+    assert done.out.startswith(told)
     assert asked.body["requestId"] == SAMPLE_REQUEST_ID
     assert asked.body["spec"]["resources"] == {"gpus": 1, "memoryMib": 0}
 
@@ -205,7 +215,7 @@ def test_up_again_runs_no_second_sample(platform: Stub, ares: Ares, again: Say) 
     platform.on("POST", "/v1/jobs", again)
     done = ares("up")
     assert done.code == 0
-    assert done.out.startswith(f"Ares is up at {platform.url}\n\nTry next:\n")
+    assert done.out.startswith(f"Ares is up at {platform.url}\nDashboard, ")
     assert platform.requests("GET", f"/v1/jobs/{JOB}/logs") == []
 
 

@@ -14,10 +14,10 @@ from ares.edge.cli.render.text import duration
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
 def ui(ctx: click.Context, output: str) -> None:
-    """Prints a link that opens the dashboard in a browser, as who you are.
+    """Prints a link that opens the dashboard in a browser.
 
-    The link works once, for ten minutes; the session it opens lasts for twelve hours, or as long as what you are logged
-    in with. Give it to no other person.
+    It logs you in as who you are here. The link works once, for ten minutes; the session it opens lasts for twelve
+    hours, or as long as what you are logged in with. Give it to no other person.
 
     \b
       ares ui
