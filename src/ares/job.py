@@ -9,6 +9,9 @@
     job.world().rank, job.world().size    # of a gang: who takes part now
     job.on_resize(rebuild)                # called with the new world
     job.submit(["python", "part.py"], memory="4G")  # another job; this one was submitted with --children N
+    folder = job.restore()                # the checkpoint to go on from; None: begin anew
+    if job.checkpoint_due():              # of a job that was submitted with --checkpoint
+        job.checkpoint(b"...", step=100)  # bytes, a file or a directory; it is kept while the job goes on
 
 Standard library only, so that it can be imported in any job's environment.
 """
@@ -23,8 +26,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ares.job_checkpoints import CheckpointLost, checkpoint, checkpoint_dir, checkpoint_due, restore
+
 RESULT_BYTES_MAX = 64 * 1024
 MESSAGE_CHARS_MAX = 1000
+
+# Of the module beside this one.
+_CHECKPOINTS = (CheckpointLost, checkpoint, checkpoint_dir, checkpoint_due, restore)
 
 # Read when used, see __getattr__.
 id: str  # noqa: A001

@@ -150,6 +150,7 @@ VERBS: Final[dict[str, Verb]] = {
     "streamJobLogs": Verb("logs", "job"),
     "listOutputs": Verb("logs", "job"),
     "getOutput": Verb("logs", "job"),
+    "listCheckpoints": Verb("logs", "job"),
     "followEvents": Verb("list"),
     "streamEvents": Verb("list"),
     "replayDecision": Verb("list", "decision", body={"weights": {}}),

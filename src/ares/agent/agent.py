@@ -29,6 +29,7 @@ from ares.agent.staging.image_store import ImageStore
 from ares.agent.staging.images import Images
 from ares.agent.staging.inputs import StagedInputs
 from ares.agent.staging.preparation import Preparation
+from ares.agent.staging.restorer import Restorer
 from ares.agent.staging.stager import Stager
 from ares.agent.transfer.move_reports import MoveReports
 from ares.agent.transfer.rates import LeasedRates
@@ -183,17 +184,19 @@ class Agent:
                 raise outcome
 
     def _preparation(self) -> Preparation:
-        settings, stager, inputs = self._settings, None, None
+        settings, stager, inputs, restorer = self._settings, None, None, None
         if self._files is not None:
             self._cache.open()
             self._datasets.open()
-            stager = Stager(self._cache, partial(self._files.fetch, self._credential), self._clock, self.transfers)
+            fetch = partial(self._files.fetch, self._credential)
+            stager = Stager(self._cache, fetch, self._clock, self.transfers)
             inputs = StagedInputs(self._datasets, stager, self._mailbox)
+            restorer = Restorer(fetch, self._mailbox, self._clock)
         self._images.open()
         images = Images(self._images, stager, self._registry, settings.image_terms, self.transfers)
         state_dir = self._workspace.root.parent
         environments = Environments(state_dir, stager, self._executor, self._mailbox, settings)
-        return Preparation(stager, images, environments, inputs)
+        return Preparation(stager, images, environments, inputs, restorer)
 
     def _door(self, attempt: Attempt, uid: int | None) -> ChildDoor | None:
         """For a job that may submit jobs, and for its first rank."""

@@ -29,6 +29,8 @@ class AgentSettings:
     shutdown_grace_s: float = 10.0
     # How long a leaving agent waits for its last reports to be acknowledged.
     farewell_s: float = 5.0
+    # How long an attempt's end waits for its last checkpoint to be kept.
+    checkpoint_wait_s: float = 600.0
     poll_every_s: float = 0.2
     disk_look_every_s: float = 0.5
     # An attempt whose directory holds more is ended. 0: no such limit.

@@ -196,3 +196,34 @@ class LogMatches(Shown, frozen=True):
     next: int
     size: int
     complete: bool
+
+
+# ---- checkpoints
+
+
+class CheckpointView(Shown, frozen=True):
+    """One checkpoint that is kept. `number` names it in `ares resume JOB --from`."""
+
+    number: int
+    fence: Fence
+    step: int
+    bytes: int
+    ranks: int
+    manifest: str
+    # Wall-clock seconds since the epoch.
+    taken_at: float
+    stall_s: float
+    upload_s: float
+    metrics: dict[str, float]
+    newest: bool = False
+    # An attempt found that it is not what was saved.
+    damaged: bool = False
+    # The job and checkpoint that it was taken over from.
+    origin: str = ""
+
+
+class CheckpointList(Shown, frozen=True):
+    """The newest first."""
+
+    job: str
+    checkpoints: tuple[CheckpointView, ...] = ()

@@ -18,7 +18,8 @@ PROGRAM = "ares"
 # Command -> its module. In the order of `ares --help`.
 COMMANDS = {
     "up": "up", "down": "up", "ui": "ui", "doctor": "doctor", "submit": "submit", "jobs": "jobs", "show": "show",
-    "logs": "logs", "outputs": "outputs", "wait": "wait", "eff": "eff",
+    "logs": "logs", "outputs": "outputs", "checkpoints": "checkpoints", "resume": "checkpoints", "wait": "wait",
+    "eff": "eff",
     "exec": "enter", "attach": "enter", "shell": "shell", "jupyter": "shell", "cp": "copy",
     "port-forward": "forward", "top": "top",
     "cancel": "steer", "hold": "steer", "release": "steer", "retry": "steer", "update": "steer",

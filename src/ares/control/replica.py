@@ -14,12 +14,15 @@ from ares.control.access.machines import MachineAuthority
 from ares.control.access.tenants import Tenants
 from ares.control.access.tokens import Tokens
 from ares.control.access.users import Users
+from ares.control.execution.checkpoint_intake import CheckpointIntake
 from ares.control.execution.enrolment import Enrolment
 from ares.control.execution.handover import Handover
 from ares.control.execution.job_sessions import JobSessions
 from ares.control.execution.log_intake import LogKeeper
 from ares.control.execution.progress import ProgressBoard
+from ares.control.execution.report_intake import ReportIntake
 from ares.control.execution.reports import Reports
+from ares.control.execution.restoring import Restoring
 from ares.control.execution.rights import Rights
 from ares.control.execution.sessions import Sessions
 from ares.control.execution.staging import Staging
@@ -46,6 +49,7 @@ from ares.control.governance.quota_usage import Counting, Recount
 from ares.control.governance.quotas import Quotas
 from ares.control.governance.secrets import Secrets
 from ares.control.governance.watches import AsideWatch, AuditWatch, DiskWatch
+from ares.control.queries.checkpoints import CheckpointReader
 from ares.control.queries.events import EventStream
 from ares.control.queries.explain import Explain
 from ares.control.queries.health import Health
@@ -79,6 +83,7 @@ from ares.control.scheduler.reservation_windows import Book, Windows
 from ares.control.scheduler.reservations import Reservations
 from ares.control.scheduler.retries import Requeue
 from ares.control.state.blob_cleanup import Leftovers
+from ares.control.state.checkpoint_cleanup import CheckpointCleanup
 from ares.control.state.commit import Writer
 from ares.control.state.cursors import Cursors
 from ares.control.state.epoch_guard import Settling
@@ -98,6 +103,7 @@ from ares.control.submit.estimates import Estimates
 from ares.control.submit.oom_growth import OomGrowth
 from ares.control.submit.projects import Projects
 from ares.control.submit.quota_gate import Admissions
+from ares.control.submit.restores import Restores
 from ares.control.submit.submit import Submit
 from ares.control.submit.updates import Updates
 from ares.control.telemetry.gpu_readings import GpuReadings
@@ -170,6 +176,7 @@ class Replica:
         self.events = EventStream(store, view)
         self.logs = LogReader(view, ports.logs, clock)
         self.outputs = OutputReader(store, view, ports.blobs)
+        self.checkpoints = CheckpointReader(store, view)
         self.pools = Pools(view, self.nodes, planner, clock)
         proof = WriteProbe(store, clock, terms.replica)
         self.health = Health(
@@ -185,17 +192,25 @@ class Replica:
     def _agents(self, ports: Ports, terms: ReplicaTerms) -> Sessions:
         store, view, clock, telemetry, logs = ports.store, self.view, ports.clock, ports.telemetry, ports.logs
         self.secrets = Secrets(store, view, clock, ports.vault, hashlib.sha256(terms.store_id.encode()).digest())
-        self.leftovers = Leftovers(store, view, ports.blobs, clock)
+        self.checkpoint_cleanup = CheckpointCleanup(store, view, ports.blobs, clock)
+        self.leftovers = Leftovers(store, view, ports.blobs, clock, self.checkpoint_cleanup)
         rights = Rights(view, self.audit, self.alerts, telemetry)
-        self.staging = Staging(view, ports.projects, telemetry)
+        self.staging = Staging(view, ports.projects, telemetry, Restoring(store, view, ports.blobs, telemetry))
         uploads = Uploads(
             rights=rights, blobs=ports.blobs, leftovers=self.leftovers, telemetry=telemetry,
             bytes_max=terms.output_bytes_max,
         )  # fmt: skip
+        checkpoints = CheckpointIntake(
+            store=store, view=view, rights=rights, blobs=ports.blobs, transitions=self.transitions,
+            cleanup=self.checkpoint_cleanup, telemetry=telemetry, bytes_max=terms.output_bytes_max,
+        )  # fmt: skip
         keeper = LogKeeper(view=view, rights=rights, logs=logs, telemetry=telemetry, bytes_max=terms.log_bytes_max)
         return Sessions(
             view=view, enrolment=Enrolment(store, clock, terms.replica, terms.timing),
-            reports=Reports(self.transitions, telemetry), rights=rights, timing=terms.timing,
+            reports=ReportIntake(
+                reports=Reports(self.transitions, telemetry), rights=rights, logs=keeper, uploads=uploads,
+                checkpoints=checkpoints, clock=clock,
+            ), rights=rights, timing=terms.timing,
             progress=self.progress, tokens=self.tokens, logs=keeper, uploads=uploads, secrets=self.secrets, clock=clock,
             handover=Handover(view, self.transitions, clock, telemetry), leases=self.leases,
             telemetry=telemetry, epoch=terms.epoch, ack_within_s=terms.ack_within_s, store_lock=terms.store_lock,
@@ -263,7 +278,7 @@ class Replica:
         )
         submit = Submit(
             store, writer, view, deadlines, drafting, self.expanding, admissions, self.projects, self.alerts, telemetry,
-            clock,
+            clock, Restores(store, view, ports.blobs),
         )  # fmt: skip
         self.flow_index = FlowIndex(view)
         self.child_index = ChildIndex(view)
@@ -306,6 +321,7 @@ class Replica:
             "progress": self.progress.run(),
             "predictions": self.predictions.run(),
             "leftovers": self.leftovers.run(),
+            "checkpoints": self.checkpoint_cleanup.run(),
             "alerts": self.alerts.run(),
             "time": self.time.run(),
             "aside": self.aside_watch.run(),

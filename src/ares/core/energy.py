@@ -270,8 +270,23 @@ def spent_by(state: JobState, now: float, fate: Fate) -> tuple[Spent, ...]:
     since = state.bound_at if state.metered_at is None else state.metered_at
     if state.phase not in BOUND or since is None or not state.rates:
         return state.spent
-    more = _each(state.placements, state.rates, max(0.0, now - since), fate)
-    return merged([*(replace(part, fate=fate) if part.fate == "open" else part for part in state.spent), *more])
+    saved = since if fate != "lost" else _saved_until(state, since, now)
+    more = [*_each(state.placements, state.rates, max(0.0, now - saved), fate)]
+    if saved > since:
+        # What the attempt did until its checkpoint is not lost.
+        more += _each(state.placements, state.rates, saved - since, "kept")
+    before: Fate = "kept" if saved > since else fate
+    return merged([*(replace(part, fate=before) if part.fate == "open" else part for part in state.spent), *more])
+
+
+def _saved_until(state: JobState, since: float, now: float) -> float:
+    saved = state.checkpoint
+    return since if saved is None or saved.fence != state.fence else min(now, max(since, saved.taken_at))
+
+
+def portion(state: JobState, seconds: float, fate: Fate) -> tuple[Spent, ...]:
+    """What the current attempt uses in a time."""
+    return merged(_each(state.placements, state.rates, seconds, fate))
 
 
 def merged(parts: Iterable[Spent]) -> tuple[Spent, ...]:

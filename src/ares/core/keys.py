@@ -8,6 +8,8 @@ that jobs of one moment lie side by side and share pages of the store.
 import hashlib
 from functools import lru_cache
 
+from ares.model.checkpoint import CheckpointId
+
 ID_RANDOM_CHARS = 9
 ID_TIME_CHARS = 7
 
@@ -37,6 +39,9 @@ LEADER = "/leader/"
 ARRAYS = "/arrays/"
 FLOWS = "/flows/"
 PROGRESS = "/progress/"
+# Checkpoints that are kept, "/checkpoints/TENANT/JOB/FENCE/NUMBER", and those of gangs that are not whole yet.
+CHECKPOINTS = "/checkpoints/"
+SEALING = "/sealing/"
 PROFILES = "/profiles/"
 RESERVATIONS = "/reservations/"
 POLICIES = "/policies/"
@@ -105,6 +110,21 @@ def tenant_events(tenant: str) -> str:
 def is_event_tail(text: str) -> bool:
     """Whether the text may be the rest of an event's key after its tenant's prefix, or is empty."""
     return len(text) <= 64 and all(char.isascii() and (char.isalnum() or char in "_/") for char in text)
+
+
+def checkpoint(tenant: str, job_id: str, checkpoint_id: CheckpointId) -> str:
+    """In the order of checkpoints: a store sorts keys by their letters."""
+    fence = checkpoint_id.fence
+    tail = f"{fence.epoch:010d}.{fence.counter:010d}/{checkpoint_id.seq:019d}"
+    return f"{CHECKPOINTS}{tenant}/{_turned(job_id)}/{tail}"
+
+
+def job_checkpoints(tenant: str, job_id: str) -> str:
+    return f"{CHECKPOINTS}{tenant}/{_turned(job_id)}/"
+
+
+def sealing(tenant: str, job_id: str) -> str:
+    return f"{SEALING}{tenant}/{_turned(job_id)}"
 
 
 def result(tenant: str, job_id: str) -> str:

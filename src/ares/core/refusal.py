@@ -7,13 +7,14 @@ from ares.model.base import Record
 # A job that cannot be admitted as it is.
 AdmissionCode = Literal[
     "affinity-not-a-number", "affinity-values", "array-syntax", "array-too-large", "command-empty",
+    "checkpoint-invalid", "checkpoint-missing",
     "command-too-large", "deadline-not-met", "deadline-passed", "env-reserved", "env-too-large", "gang-min-above-ranks",
     "gang-not-elastic", "gang-spread-and-together", "gang-without-network",
     "gpu-memory-without-gpus", "gpu-model-without-gpus",
     "flow-cycle", "flow-invalid",
     "gap-not-preemptible", "gpu-share-without-gpus", "image-invalid", "image-not-shipped",
     "dataset-unknown", "input-invalid", "input-ref", "job-affinity-empty", "labels-too-many",
-    "need-invalid", "need-unknown", "need-unsupported", "needs-too-many", "not-utf8",
+    "need-invalid", "need-unknown", "needs-too-many", "not-utf8",
     "notify-on-array", "notify-unknown", "nvlink-without-gpus", "policy-rejected",
     "project-and-workdir", "project-unknown", "python-invalid",
     "reservation-not-yours", "reservation-over", "reservation-too-short", "reservation-too-small",

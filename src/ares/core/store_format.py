@@ -21,7 +21,8 @@ from ares.model.base import Record
 # (JobState.needs_overdue). Format 5: ranks that failed while it is not decided by which of them (JobState.failing), and
 # what starts a job's processes (JobSpec.runtime). Format 6: datasets, whose files an older leader would remove, and
 # which of them a job is given (DataInput.from_).
-FORMAT: Final = 6
+# Format 7: the newest checkpoint of a job (JobState.checkpoint).
+FORMAT: Final = 7
 
 
 class StoreFormat(Record, frozen=True):

@@ -1,4 +1,4 @@
-"""The one base of every record, and the bounded scalar types they share."""
+"""The one base of every record, the bounded scalar types they share, and what names an attempt and its files."""
 
 from typing import Annotated
 
@@ -32,3 +32,38 @@ Words = Annotated[str, Meta(max_length=65_536)]
 Note = Annotated[str, Meta(max_length=1000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$(?!\n)")]
 # Of bytes, in lower-case hexadecimal.
 Sha256 = Annotated[str, Meta(min_length=64, max_length=64, pattern=r"^[0-9a-f]+$(?!\n)")]
+
+
+# ---- attempts
+
+
+class Fence(Record, frozen=True, order=True):
+    """Grows with every grant and every revocation of a job; the epoch grows with every restore."""
+
+    epoch: Number = 1
+    counter: Number = 0
+
+    def __str__(self) -> str:
+        return f"{self.epoch}.{self.counter}"
+
+
+class AttemptRef(Record, frozen=True):
+    """One attempt of one job on one node."""
+
+    job: Line
+    tenant: Line
+    fence: Fence
+
+
+class CheckpointRef(AttemptRef, frozen=True):
+    """One checkpoint of an attempt: where its files are kept."""
+
+    seq: Number
+
+
+class OutputFile(Record, frozen=True):
+    """One file that a job handed over, by its path below ARES_OUTPUT_DIR; of a gang, below `rank-N/`."""
+
+    path: Annotated[str, Meta(max_length=4096)]
+    size: Number
+    sha256: Line

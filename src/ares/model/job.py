@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from ares.model.base import LabelKey, LabelValue, Name, Record, Sha256, Slug
+from ares.model.checkpoint import CheckpointPolicy, RestoreFrom
 from ares.model.isolation import Isolation, Network
 from ares.model.secret import SECRETS_PER_JOB_MAX, SecretRef
 
@@ -341,6 +342,10 @@ class JobSpec(Record, frozen=True):
     python: PythonEnvironment | None = None
     # None: the command is started on every rank as it is.
     runtime: RuntimeWish | None = None
+    # The job saves checkpoints. None: none are looked for.
+    checkpoint: CheckpointPolicy | None = None
+    # Its first attempt goes on from there.
+    restore_from: RestoreFrom | None = None
 
 
 def projects_of(spec: JobSpec) -> tuple[Sha256, ...]:

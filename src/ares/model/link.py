@@ -12,30 +12,21 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from ares.model.base import Instant, Line, Number, Record, Sha256, Words
+from ares.model.base import AttemptRef, Instant, Line, Number, Record, Sha256, Words
+from ares.model.checkpoint import FILES_MAX, CheckpointAsk, Checkpointed, CheckpointPointer, DamageFound, Rank
 from ares.model.job import CHILDREN_MAX, JobSpec, WarnSignal
 from ares.model.node import NodeInfo
 from ares.model.quota import NodeMoves
 from ares.model.secret import SECRETS_PER_JOB_MAX, SecretGiven
-from ares.model.state import ExitInfo, Fence, OutputFile, Placement
+from ares.model.state import ExitInfo, OutputFile, Placement
 
-Rank = Annotated[int, Meta(ge=0, le=999_999_999)]
 # Messages of one frame. An agent with thousands of attempts sends output, progress and an end of each.
 MESSAGES_MAX = 20_000
 # Bytes of one piece of output or of a file, and of a result: far beyond what agents send.
 CHUNK_BYTES_MAX = 4 * 1024 * 1024
 _Chunk = Annotated[bytes, Meta(max_length=CHUNK_BYTES_MAX)]
-_FILES_MAX = 10_000
 # Of the specification of a job that a job submits.
 CHILD_BYTES_MAX = 256 * 1024
-
-
-class AttemptRef(Record, frozen=True):
-    """One attempt of one job on one node."""
-
-    job: Line
-    tenant: Line
-    fence: Fence
 
 
 # ---- agent -> control plane
@@ -94,7 +85,7 @@ class Exited(Record, frozen=True, tag="exited"):
     # JSON the job wrote to ARES_RESULT_FILE, checked by the agent; empty when it wrote none.
     value: _Chunk = b""
     # Files that were handed over, each acknowledged as sealed before.
-    outputs: Annotated[tuple[OutputFile, ...], Meta(max_length=_FILES_MAX)] = ()
+    outputs: Annotated[tuple[OutputFile, ...], Meta(max_length=FILES_MAX)] = ()
     # Bytes of output that the control plane could not keep for so long that they are given up.
     log_lost: Number = 0
     # The rank that failed before it and took it along, as far as its runtime knows.
@@ -131,7 +122,8 @@ class LogChunk(Record, frozen=True, tag="log"):
 class OutputChunk(Record, frozen=True, tag="output"):
     """Bytes at an absolute offset of a file that an attempt hands over: repeats and overlaps are harmless.
 
-    The file is named by what it will be when it is whole. An empty chunk asks how much of it is kept."""
+    The file is named by what it will be when it is whole. An empty chunk asks how much of it is kept. `seq`: the
+    checkpoint that the file belongs to; None: it is an output."""
 
     ref: AttemptRef
     rank: Rank
@@ -139,6 +131,7 @@ class OutputChunk(Record, frozen=True, tag="output"):
     size: Number
     offset: Number
     data: _Chunk
+    seq: Number | None = None
 
 
 class Progress(Record, frozen=True, tag="progress"):
@@ -156,7 +149,10 @@ class Moving(Record, frozen=True, tag="moving"):
     moves: NodeMoves
 
 
-AgentMessage = Hello | Renew | Leave | Started | Exited | Fenced | LogChunk | OutputChunk | Progress | Moving
+AgentMessage = (
+    Hello | Renew | Leave | Started | Exited | Fenced | LogChunk | OutputChunk | Progress | Moving | Checkpointed
+    | DamageFound
+)  # fmt: skip
 
 
 class AgentFrame(Record, frozen=True):
@@ -242,6 +238,12 @@ class Start(Record, frozen=True, tag="start"):
     key: str = ""
     # How often the job was updated: an attempt that runs takes the time limit of a newer one.
     updates: int = 0
+    # The newest checkpoint of the job: the attempt goes on from it, or from an older one that is whole.
+    checkpoint: CheckpointPointer | None = None
+    # How often a checkpoint is due; 0: the job saves none.
+    checkpoint_every_s: float = 0.0
+    # How long the job runs between two interruptions, as far as is known: the interval follows from it; 0: it is set.
+    interrupted_every_s: float = 0.0
 
 
 class Stop(Record, frozen=True, tag="stop"):
@@ -254,6 +256,8 @@ class Stop(Record, frozen=True, tag="stop"):
     ranks: tuple[int, ...] = ()
     checkpoint_signal: WarnSignal | None = None
     wait_s: float = 0.0
+    # A checkpoint that the attempt saves before it ends is still kept.
+    saves: bool = False
 
 
 class Resize(Record, frozen=True, tag="resize"):
@@ -297,6 +301,7 @@ class OutputAck(Record, frozen=True, tag="output-ack"):
     trouble: str = ""
     # Why the file is not wanted: the attempt is no longer the current one.
     refused: str = ""
+    seq: int | None = None
 
 
 class TransferRates(Record, frozen=True, tag="transfer-rates"):
@@ -355,6 +360,8 @@ class FetchRequest(Record, frozen=True):
     parts: Annotated[tuple[Sha256, ...], Meta(max_length=FETCH_PARTS_MAX)] = ()
     # One of the projects that its job names. None: the one it starts with.
     project: Sha256 | None = None
+    # What is asked for belongs to a checkpoint of its job, and not to a project.
+    checkpoint: CheckpointAsk | None = None
 
 
 class FetchPiece(Record, frozen=True):

@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from ares.model.base import Instant, Line, Name, Number, Record, Slug, Words
+from ares.model.base import Fence, Instant, Line, Name, Number, OutputFile, Record, Slug, Words
+from ares.model.checkpoint import CheckpointId, CheckpointPointer
 from ares.model.job import DataInput, FailureClass, JobSpec, Priority, Resources, TimeLimit
 
 Phase = Literal[
@@ -14,16 +15,6 @@ Phase = Literal[
 TERMINAL: frozenset[Phase] = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN", "SKIPPED"})
 # Phases in which an attempt holds a valid fence and resources.
 BOUND: frozenset[Phase] = frozenset({"STAGING", "RUNNING"})
-
-
-class Fence(Record, frozen=True, order=True):
-    """Grows with every grant and every revocation of a job; the epoch grows with every restore."""
-
-    epoch: Number = 1
-    counter: Number = 0
-
-    def __str__(self) -> str:
-        return f"{self.epoch}.{self.counter}"
 
 
 class Placement(Record, frozen=True):
@@ -68,6 +59,14 @@ class Spent(Record, frozen=True):
     fate: Literal["kept", "lost", "open"] = "kept"
 
 
+class Unsaved(Record, frozen=True):
+    """What an attempt that was taken away used since its newest checkpoint. It may still save one."""
+
+    since: float
+    until: float
+    spent: tuple[Spent, ...] = ()
+
+
 class ExitInfo(Record, frozen=True):
     """How an attempt ended. `failure` is None for success."""
 
@@ -90,14 +89,6 @@ class RankEnd(Record, frozen=True):
     at: float
     # The rank that failed before it, by the word of its runtime.
     blames: int | None = None
-
-
-class OutputFile(Record, frozen=True):
-    """One file that a job handed over, by its path below ARES_OUTPUT_DIR; of a gang, below `rank-N/`."""
-
-    path: Annotated[str, Meta(max_length=4096)]
-    size: Number
-    sha256: Line
 
 
 class SpecUpdate(Record, frozen=True):
@@ -184,6 +175,11 @@ class JobState(Record, frozen=True):
     # What it was expected to cost and, with GPUs, how long it was expected to run, when it was admitted.
     cost_estimate: float = 0.0
     estimated_s: float = 0.0
+    # Its newest checkpoint. Invariant: (fence, seq) only grows.
+    checkpoint: CheckpointPointer | None = None
+    # The newest of its checkpoints that turned out not to be what was saved.
+    damaged: tuple[CheckpointId, ...] = ()
+    unsaved: Unsaved | None = None
     # Bytes of the files that belong to its result.
     output_bytes: int = 0
     reason: str = ""
@@ -355,7 +351,7 @@ EventKind = Literal[
     "submitted", "bound", "started", "succeeded", "failed", "retrying", "requeued",
     "lease-lost", "cancelled", "released", "retry-requested", "unknown", "restarted", "preempted",
     "preempting", "rank-started", "rank-exited", "resized", "held", "unheld", "ready", "overdue",
-    "unmet", "updated", "requeue-requested",
+    "unmet", "updated", "requeue-requested", "checkpointed", "checkpoint-damaged",
 ]  # fmt: skip
 
 

@@ -1,12 +1,13 @@
-"""Where output files of jobs are kept. Never in the store of record, which holds the only pointer to them."""
+"""Where output files and checkpoints of jobs are kept. Never in the store of record, which holds the only pointers."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from msgspec import Struct
 
-from ares.model.link import AttemptRef
-from ares.model.state import Fence, OutputFile
+from ares.model.base import AttemptRef, CheckpointRef, Fence
+from ares.model.checkpoint import CheckpointId
+from ares.model.state import OutputFile
 
 
 class Mismatch(Struct, frozen=True, gc=False):
@@ -17,7 +18,8 @@ class Mismatch(Struct, frozen=True, gc=False):
 
 
 class Blobs(Protocol):
-    """Files by attempt and SHA-256. A sealed file never changes again; other files are only pieces so far.
+    """Files by attempt, or by checkpoint of an attempt, and SHA-256. A sealed file never changes again; other files are
+    only pieces so far.
 
     Calls raise OSError when they cannot be carried out. They may be repeated, and made by several replicas at once.
     """
@@ -39,8 +41,23 @@ class Blobs(Protocol):
         """Bytes of a sealed file. Raises FileNotFoundError when it is not there."""
         ...
 
-    async def keep_only(self, tenant: str, job: str, fence: Fence | None) -> None:
-        """Removes everything of the job except the sealed files of one attempt; everything without a fence."""
+    async def keep_only(
+        self, tenant: str, job: str, fence: Fence | None, checkpoints: Collection[CheckpointId] = ()
+    ) -> None:
+        """Removes everything of the job except the sealed files of one attempt, and of these checkpoints."""
+        ...
+
+    async def checkpoints(self, tenant: str, job: str) -> tuple[CheckpointId, ...]:
+        """The checkpoints of the job of which any file is there, in order."""
+        ...
+
+    async def remove(self, ref: CheckpointRef) -> None:
+        """Removes one checkpoint."""
+        ...
+
+    async def adopt(self, source: CheckpointRef, target: CheckpointRef) -> None:
+        """Gives sealed files of one checkpoint to another one of the same tenant too. Raises FileNotFoundError when
+        there are none."""
         ...
 
     async def unsettled(self, age_s: float) -> tuple[tuple[str, str], ...]:

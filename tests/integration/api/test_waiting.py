@@ -57,7 +57,7 @@ async def test_needs_and_times_are_told_and_bad_ones_refused(world: World) -> No
         for needs, code in (
             ([{"job": theirs}], "need-unknown"),
             ([{"job": "nosuchjob"}], "need-unknown"),
-            ([{"job": parent, "on": "checkpoint"}], "need-unsupported"),
+            ([{"job": parent, "atStep": 5}], "need-invalid"),
             ([{"data": "s3://bucket/x"}], "need-invalid"),
             ([{"job": f"j{number}"} for number in range(51)], "needs-too-many"),
             ([{"job": f"j{number}"} for number in range(10_000)], "invalid"),

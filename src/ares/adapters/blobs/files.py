@@ -1,4 +1,5 @@
-"""Outputs as plain files: `root/tenant/xx/job/fence/sha256`, with `.part` behind the name until it is sealed.
+"""Outputs as plain files: `root/tenant/xx/job/fence/sha256`, with `.part` behind the name until it is sealed; those of
+a checkpoint in `fence+number` instead of `fence`.
 
 The name is the digest of the content, so two replicas that write one part at once write the same bytes at the same
 places. A sealed file and its directories are synced to the disk, not only to the operating system's cache.
@@ -10,16 +11,18 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
 from ares.adapters.disk import TenantRoom, checked, entered, of_job, write_all
-from ares.model.link import AttemptRef
-from ares.model.state import Fence, OutputFile
+from ares.model.base import AttemptRef, CheckpointRef, Fence
+from ares.model.checkpoint import CheckpointId
+from ares.model.state import OutputFile
 from ares.ports.blobs import Mismatch
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_CHECKPOINT = re.compile(r"([0-9]+)\.([0-9]+)\+([0-9]+)", re.ASCII)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK = 1024 * 1024
@@ -49,8 +52,22 @@ class FileBlobs:
     async def read(self, ref: AttemptRef, sha256: str, offset: int, limit: int) -> bytes:
         return await asyncio.to_thread(self._read, ref, _digest(sha256), offset, limit)
 
-    async def keep_only(self, tenant: str, job: str, fence: Fence | None) -> None:
-        await asyncio.to_thread(self._keep_only, tenant, job, fence)
+    async def keep_only(
+        self, tenant: str, job: str, fence: Fence | None, checkpoints: Collection[CheckpointId] = ()
+    ) -> None:
+        kept = {_folder(known.fence, known.seq) for known in checkpoints}
+        if fence is not None:
+            kept.add(str(fence))
+        await asyncio.to_thread(self._keep_only, tenant, job, kept)
+
+    async def checkpoints(self, tenant: str, job: str) -> tuple[CheckpointId, ...]:
+        return await asyncio.to_thread(self._checkpoints, tenant, job)
+
+    async def remove(self, ref: CheckpointRef) -> None:
+        await asyncio.to_thread(self._remove, ref.tenant, ref.job, _folder(ref.fence, ref.seq))
+
+    async def adopt(self, source: CheckpointRef, target: CheckpointRef) -> None:
+        await asyncio.to_thread(self._adopt, source, target)
 
     async def unsettled(self, age_s: float) -> tuple[tuple[str, str], ...]:
         return await asyncio.to_thread(self._unsettled, age_s)
@@ -121,21 +138,52 @@ class FileBlobs:
 
     # ---- removing
 
-    def _keep_only(self, tenant: str, job: str, fence: Fence | None) -> None:
-        steps, keep = of_job(tenant, job), None if fence is None else str(fence)
+    def _keep_only(self, tenant: str, job: str, kept: Collection[str]) -> None:
+        steps = of_job(tenant, job)
         with entered(self._root, steps) as folder:
             for name in () if folder is None else os.listdir(folder):
-                with entered(self._root, (*steps, name)) as attempt:
-                    for size in _emptied(attempt, parts_only=name == keep):
-                        self._room.give_back(tenant, size, 1)
-                if name != keep:
-                    os.rmdir(name, dir_fd=folder)
-        if keep is None:
+                self._remove(tenant, job, name, parts_only=name in kept)
+        if not kept:
             with entered(self._root, steps[:-1]) as above, contextlib.suppress(FileNotFoundError):
                 if above is not None:
                     os.rmdir(job, dir_fd=above)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._root / _OPEN / f"{tenant}+{job}")
+
+    def _remove(self, tenant: str, job: str, name: str, *, parts_only: bool = False) -> None:
+        steps = of_job(tenant, job)
+        with entered(self._root, (*steps, name)) as attempt:
+            for size in _emptied(attempt, parts_only=parts_only):
+                self._room.give_back(tenant, size, 1)
+        if not parts_only:
+            with entered(self._root, steps) as folder, contextlib.suppress(FileNotFoundError):
+                if folder is not None:
+                    os.rmdir(name, dir_fd=folder)
+
+    # ---- checkpoints
+
+    def _checkpoints(self, tenant: str, job: str) -> tuple[CheckpointId, ...]:
+        with entered(self._root, of_job(tenant, job)) as folder:
+            names = [] if folder is None else os.listdir(folder)
+        found = (_CHECKPOINT.fullmatch(name) for name in names)
+        numbers = [tuple(int(number) for number in match.groups()) for match in found if match is not None]
+        return tuple(CheckpointId(fence=Fence(epoch=e, counter=c), seq=seq) for e, c, seq in sorted(numbers))
+
+    def _adopt(self, source: CheckpointRef, target: CheckpointRef) -> None:
+        """By second names for the same files: a sealed file never changes."""
+        self._mark(target.tenant, target.job)
+        with entered(self._root, _attempt(source)) as theirs:
+            names = [] if theirs is None else [name for name in os.listdir(theirs) if not name.endswith(_PART)]
+            if not names:
+                raise FileNotFoundError(f"no files of checkpoint {source.seq} of {source.job} are kept")
+            with entered(self._root, _attempt(target), create=True, durable=True) as own:
+                for name in names:
+                    size = os.stat(name, dir_fd=theirs, follow_symlinks=False).st_size
+                    self._room.charge(target.tenant, size, 1)
+                    with contextlib.suppress(FileExistsError):
+                        os.link(name, name, src_dir_fd=theirs, dst_dir_fd=own, follow_symlinks=False)
+                assert own is not None
+                os.fsync(own)
 
     def _mark(self, tenant: str, job: str) -> None:
         path = self._root / _OPEN / f"{checked(tenant)}+{checked(job)}"
@@ -172,7 +220,12 @@ def flaw(root: Path, ref: AttemptRef, file: OutputFile) -> str:
 
 
 def _attempt(ref: AttemptRef) -> tuple[str, ...]:
-    return *of_job(ref.tenant, ref.job), str(ref.fence)
+    name = _folder(ref.fence, ref.seq) if isinstance(ref, CheckpointRef) else str(ref.fence)
+    return *of_job(ref.tenant, ref.job), name
+
+
+def _folder(fence: Fence, seq: int) -> str:
+    return f"{fence}+{seq}"
 
 
 def _digest(sha256: str) -> str:

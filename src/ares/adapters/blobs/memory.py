@@ -2,10 +2,11 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
-from ares.model.link import AttemptRef
-from ares.model.state import Fence, OutputFile
+from ares.model.base import AttemptRef, CheckpointRef, Fence
+from ares.model.checkpoint import CheckpointId
+from ares.model.state import OutputFile
 from ares.ports.blobs import Mismatch
 
 _Key = tuple[AttemptRef, str]
@@ -49,13 +50,36 @@ class MemoryBlobs:
             raise FileNotFoundError(f"no output {sha256} of {ref.job}, fence {ref.fence}, is kept")
         return self.sealed[ref, sha256][offset : offset + limit]
 
-    async def keep_only(self, tenant: str, job: str, fence: Fence | None) -> None:
+    async def keep_only(
+        self, tenant: str, job: str, fence: Fence | None, checkpoints: Collection[CheckpointId] = ()
+    ) -> None:
         for files in (self.parts, self.sealed):
-            for key in [key for key in files if (key[0].tenant, key[0].job) == (tenant, job)]:
-                if files is self.parts or key[0].fence != fence:
-                    del files[key]
+            for ref, sha256 in [key for key in files if (key[0].tenant, key[0].job) == (tenant, job)]:
+                kept = _id(ref) in checkpoints if isinstance(ref, CheckpointRef) else ref.fence == fence
+                if files is self.parts or not kept:
+                    del files[ref, sha256]
         self._begun.pop((tenant, job), None)
+
+    async def checkpoints(self, tenant: str, job: str) -> tuple[CheckpointId, ...]:
+        refs = {ref for ref, _ in (*self.parts, *self.sealed) if (ref.tenant, ref.job) == (tenant, job)}
+        return tuple(sorted(_id(ref) for ref in refs if isinstance(ref, CheckpointRef)))
+
+    async def remove(self, ref: CheckpointRef) -> None:
+        for files in (self.parts, self.sealed):
+            for key in [key for key in files if key[0] == ref]:
+                del files[key]
+
+    async def adopt(self, source: CheckpointRef, target: CheckpointRef) -> None:
+        found = {sha256: data for (ref, sha256), data in self.sealed.items() if ref == source}
+        if not found:
+            raise FileNotFoundError(f"no files of checkpoint {source.seq} of {source.job} are kept")
+        self._begun.setdefault((target.tenant, target.job), self._now())
+        self.sealed |= {(target, sha256): data for sha256, data in found.items()}
 
     async def unsettled(self, age_s: float) -> tuple[tuple[str, str], ...]:
         before = self._now() - age_s
         return tuple(job for job, begun in self._begun.items() if begun <= before)
+
+
+def _id(ref: CheckpointRef) -> CheckpointId:
+    return CheckpointId(fence=ref.fence, seq=ref.seq)

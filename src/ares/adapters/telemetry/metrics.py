@@ -166,6 +166,12 @@ _REPLICA: Final[dict[str, Metric]] = {
     "ares_log_lost_bytes_total": Metric("counter", "Bytes of job output that were given up: their logs say so."),
     "ares_output_bytes_total": Metric("counter", "Bytes of files that jobs handed over."),
     "ares_project_bytes_total": Metric("counter", "Bytes of files that clients shipped for their jobs."),
+    "ares_checkpoints_total": Metric("counter", "Checkpoints that became the newest of their job."),
+    "ares_checkpoint_bytes_total": Metric("counter", "Bytes of checkpoints that were kept."),
+    "ares_checkpoints_refused_total": Metric(
+        "counter", "Checkpoints that were not kept: of attempts that had been taken away, or not as they must be."
+    ),
+    "ares_restored_bytes_total": Metric("counter", "Bytes of checkpoints that nodes fetched."),
     "ares_staged_bytes_total": Metric("counter", "Bytes of shipped files that nodes fetched."),
     "ares_transfer_waiting_bytes": Metric("gauge", "Bulk bytes that wait for their turn on agents of this replica."),
     "ares_transfer_breakers_open": Metric("gauge", "Endpoints that tenants' requests from nodes stay away from."),

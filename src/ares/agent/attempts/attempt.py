@@ -9,6 +9,7 @@ from typing import Protocol
 from ares.agent.attempts.secret_store import SecretGuard
 from ares.agent.attempts.workspace import Folder
 from ares.agent.files.job_files import read_progress
+from ares.agent.files.saving import RankSaving
 from ares.agent.files.spool import Tail
 from ares.agent.files.upload import Upload
 from ares.agent.link.outbox import Key
@@ -71,6 +72,8 @@ class Attempt:
     ending: bool = False
     # It was told to save its work, and its time for that is not over.
     saving: bool = False
+    # What comes after that, between SIGTERM and SIGKILL.
+    grace_s: float = 0.0
     # Why the agent ended it: part of the exit message.
     note: str = ""
     # Timers of the time limit, of signals and of repeated uploads. The end of the processes cancels them.
@@ -80,6 +83,12 @@ class Attempt:
     # Its exit and its result, kept while its output files are uploaded.
     outcome: tuple[ExitInfo, bytes] | None = None
     upload: Upload | None = None
+    # Its checkpoints. None: it saves none.
+    checkpoints: RankSaving | None = None
+    # Its processes are gone, and its last checkpoint is on its way: its outputs and its end come after that.
+    parting: bool = False
+    # A checkpoint of it is kept although it was told to end.
+    may_save: bool = True
     # Masks its output. None: the job has no secrets.
     cover: SecretGuard | None = None
     # By which it submits jobs. None: it may submit none.

@@ -6,17 +6,18 @@ from functools import partial
 
 import msgspec
 
+from ares.agent.attempts import exits
 from ares.agent.attempts.attempt import Attempt, OpenDoor, no_door
 from ares.agent.attempts.ending import Farewell, end, farewell_of
-from ares.agent.attempts.exits import exit_info, not_prepared, not_started, starts_once, unkept
 from ares.agent.attempts.gang_place import take_world
 from ares.agent.attempts.launch import launch_of
 from ares.agent.attempts.owners import NoUidLeft
-from ares.agent.attempts.recent import RecentSet
+from ares.agent.attempts.recent import CommandMemory
 from ares.agent.attempts.runtime import NoRuntime, equipped, noted
 from ares.agent.attempts.secret_store import Shelter, Uncovered
 from ares.agent.attempts.time_limit import arm, take_limit
 from ares.agent.attempts.workspace import Workspace, written_in
+from ares.agent.files.checkpoints import AttemptCheckpoints
 from ares.agent.files.job_files import read_result
 from ares.agent.files.log_shipping import Shipping
 from ares.agent.files.outputs import Collect, collect
@@ -30,15 +31,14 @@ from ares.agent.staging.preparation import Preparation
 from ares.agent.staging.stager import StagingFailed
 from ares.agent.staging.unpack import NotWanted
 from ares.agent.transfer.transfers import Transfers
-from ares.model.link import AttemptRef, Exited, Fenced, LogAck, OutputAck, Resize, Start, Started, Stop
+from ares.model.checkpoint import Checkpointed
+from ares.model.link import AttemptRef, Exited, Fenced, LogAck, OutputAck, Resize, Start, Stop
 from ares.model.node import NodeInfo
-from ares.model.state import ExitInfo, Fence, OutputFile
+from ares.model.state import ExitInfo, OutputFile
 from ares.ports.clock import Clock
 from ares.ports.executor import CannotStart, Executor, Finished, Launch, Running
 
 _EXPIRED = "its right to run ended: no renewal was acknowledged in time"
-# Attempts remembered after their end, so that a command that is repeated late does no harm.
-_REMEMBERED = 100_000
 
 
 class Attempts:
@@ -67,14 +67,12 @@ class Attempts:
         self._preparation = preparation or Preparation(None, None)
         self._open_door = open_door
         self._shipping = Shipping(mailbox, clock, settings.log_wait_s)
+        self.checkpoints = AttemptCheckpoints(mailbox, clock, collect, self._part, transfers)
         self.uploads = AttemptUploads(mailbox, collect, self._handed_over, workspace.has_outputs, transfers)
         self.incarnation, self.leaving = 0, False
         self._live: dict[Key, Attempt] = {}
         self._held: dict[Key, Start] = {}
-        self._over: RecentSet[Key, None] = RecentSet(_REMEMBERED)
-        # Stop commands, by attempt and rank. A rank of None stands for every rank.
-        self._stopped: RecentSet[tuple[AttemptRef, int | None], None] = RecentSet(_REMEMBERED)
-        self._newest: RecentSet[str, Fence] = RecentSet(_REMEMBERED)
+        self._memory = CommandMemory()
         self._removals: set[asyncio.Task[None]] = set()
 
     # ---- queries
@@ -94,7 +92,7 @@ class Attempts:
     def begin(self, start: Start) -> None:
         if not self._is_new(start):
             return
-        self._newest.put(start.ref.job, start.ref.fence)
+        self._memory.started(start.ref)
         if self._run_right.deadline(start.spec.lease_s) > self._clock.monotonic():
             self._launch(start)
         else:
@@ -108,18 +106,12 @@ class Attempts:
                 self._mailbox.again(attempt.final)
             take_world(attempt, start.world)
             if start.updates > attempt.start.updates:
-                take_limit(attempt, start, self._clock)
+                take_limit(attempt, start, self._clock, self.checkpoints)
             return False
         if key in self._held or start.placement.incarnation != self.incarnation:
             return False
-        if attempt is not None or key in self._over:
-            # The control plane acknowledged its end and asks for it again: it was restored from an older snapshot.
-            self._fence_unstarted(key, "it ended here before, and its report is lost")
-            return False
-        newest = self._newest.get(start.ref.job)
-        stopped = key in self._stopped or (start.ref, None) in self._stopped
-        if stopped or (newest is not None and start.ref.fence < newest):
-            self._fence_unstarted(key, "a newer command for this job came first")
+        if objection := self._memory.objection(start, heard=attempt is not None):
+            self._fence_unstarted(key, objection)
             return False
         if self.leaving:
             self._refuse(start, "the agent is shutting down")
@@ -130,7 +122,7 @@ class Attempts:
         """Ends the ranks that the command names, or all. A rank that is not on this node is reported as gone."""
         here = tuple(rank for ref, rank in (*self._live, *self._held) if ref == command.ref)
         for rank in command.ranks or (None,):
-            self._stopped.put((command.ref, rank), None)
+            self._memory.stopped(command.ref, rank)
         for rank in command.ranks or here or (0,):
             self._stop_rank((command.ref, rank), command)
 
@@ -142,9 +134,9 @@ class Attempts:
         elif attempt.final is not None:
             self._mailbox.again(attempt.final)
         else:
-            farewell = Farewell(command.grace_s, command.checkpoint_signal, command.wait_s)
+            farewell = Farewell(command.grace_s, command.checkpoint_signal, command.wait_s, command.saves)
             # A job that is cancelled while it is preempted need not save its work.
-            hurry = attempt.saving and farewell.checkpoint_signal is None
+            hurry = attempt.saving and not farewell.waits
             self._stop(attempt, farewell, command.reason or "stopped", anew=hurry)
 
     def resize(self, command: Resize) -> None:
@@ -219,12 +211,13 @@ class Attempts:
             launch = equipped(launch, start, folder, self._run_right.holds_by_s)
             attempt.cover = self._shelter.cover(start, folder, self._clock)
             attempt.door = self._open_door(attempt, launch.uid)
+            self.checkpoints.open(attempt)
         except (OSError, Uncovered, NoUidLeft, NoRuntime) as error:
-            self._end(attempt, not_prepared(error))
+            self._end(attempt, exits.not_prepared(error))
             return
         if attempt.cover is not None:
             launch = attempt.cover.dress(launch)
-        if Preparation.needed(start.spec):
+        if Preparation.needed(start):
             attempt.staging = asyncio.create_task(self._stage(attempt, launch))
             return
         self._start(attempt, launch)
@@ -238,7 +231,7 @@ class Attempts:
             ready = await self._preparation.prepare(attempt, launch)
         except (StagingFailed, NotWanted, asyncio.CancelledError) as failed:
             lasting = isinstance(failed, StagingFailed) and failed.lasting
-            self._end(attempt, not_started(str(failed) or "it was told to end", lasting=lasting))
+            self._end(attempt, exits.not_started(str(failed) or "it was told to end", lasting=lasting))
         else:
             attempt.staging = None
             self._start(attempt, ready)
@@ -248,21 +241,19 @@ class Attempts:
         if isinstance(outcome, CannotStart):
             if outcome.expired:
                 # The slot says that it did not start the process: that is proof, whatever was ordered meanwhile.
-                attempt.fenced = "" if starts_once(attempt.start.spec) else attempt.fenced or _EXPIRED
+                attempt.fenced = "" if exits.starts_once(attempt.start.spec) else attempt.fenced or _EXPIRED
             if outcome.uncertain:
                 attempt.fenced = attempt.fenced or outcome.message
-            self._end(attempt, not_started(outcome.message))
+            self._end(attempt, exits.not_started(outcome.message))
             return
         attempt.running = outcome
-        (ref, rank), number, at = attempt.key, self._mailbox.outbox.number(), self._clock.wall()
-        given, pid, note = {} if attempt.cover is None else attempt.cover.versions, outcome.pid, attempt.remark
-        self._mailbox.report(Started(number=number, ref=ref, rank=rank, pid=pid, at=at, secrets=given, note=note))
+        self._mailbox.report(exits.begun(attempt, outcome.pid, self._mailbox.outbox.number(), self._clock.wall()))
         if attempt.extended:
             outcome.extend(attempt.deadline)
         if attempt.fenced:
             outcome.kill()
         else:
-            arm(attempt, self._clock)
+            arm(attempt, self._clock, self.checkpoints)
         outcome.on_finished(partial(self._finished, attempt))
 
     # ---- stopping
@@ -271,6 +262,8 @@ class Attempts:
         if attempt.ended:
             return
         attempt.fenced = attempt.fenced or reason
+        if self.checkpoints.told_to_end(attempt, saves=farewell.saves):
+            return
         if attempt.outcome is not None:
             self._end(attempt, *attempt.outcome)
         elif attempt.staging is not None:
@@ -284,24 +277,33 @@ class Attempts:
         if finished.expired:
             attempt.fenced = attempt.fenced or _EXPIRED
         result = read_result(attempt.folder.result)
-        ended = exit_info(finished, attempt.timed_out, attempt.start.spec, attempt.note, self._settings.processes_max)
+        ended = exits.exit_info(finished, attempt, self._settings.processes_max)
         ended, attempt.blames = noted(ended, attempt.start, attempt.folder)
-        if attempt.cover is not None:
-            result = attempt.cover.result(result)
+        result = result if attempt.cover is None else attempt.cover.result(result)
         if result.trouble:
-            ended = unkept(ended, result.trouble)
-        if ended.failure is None and not attempt.fenced and self.uploads.wanted(attempt):
-            attempt.outcome = (ended, result.value)
+            ended = exits.unkept(ended, result.trouble)
+        attempt.outcome = (ended, result.value)
+        if attempt.may_save and self.checkpoints.pending(attempt):
+            self._quiet(attempt)
+            self.checkpoints.see_out(attempt, self._settings.checkpoint_wait_s)
+        else:
+            self._part(attempt)
+
+    def _part(self, attempt: Attempt) -> None:
+        """All its checkpoints are kept, or given up: its outputs are next, and its end."""
+        assert attempt.outcome is not None, "only what has ended parts"
+        self.checkpoints.drop(attempt)
+        if attempt.outcome[0].failure is None and not attempt.fenced and self.uploads.wanted(attempt):
             self._quiet(attempt)
             self.uploads.begin(attempt)
         else:
-            self._end(attempt, ended, result.value)
+            self._end(attempt, *attempt.outcome)
 
     def _handed_over(self, attempt: Attempt, trouble: str, files: tuple[OutputFile, ...]) -> None:
         assert attempt.outcome is not None, "only what has ended hands over files"
         ended, value = attempt.outcome
         if trouble:
-            ended = unkept(ended, f"its outputs cannot be kept: {trouble}")
+            ended = exits.unkept(ended, f"its outputs cannot be kept: {trouble}")
         if attempt.final is not None:
             # The control plane has lost the files, and they cannot be sent again.
             self._mailbox.outbox.settle((attempt.final,))
@@ -324,37 +326,31 @@ class Attempts:
             ended = attempt.cover.exit(ended)
         if not files:
             self.uploads.drop(attempt)
+        self.checkpoints.drop(attempt)
         attempt.final = self._mailbox.outbox.number()
-        ref, rank = attempt.key
-        number, lost, at = attempt.final, attempt.tail.lost, self._clock.wall()
-        report: Report = Exited(
-            number=number, ref=ref, rank=rank, exit=ended, at=at, value=value, outputs=files, log_lost=lost,
-            blames=attempt.blames,
-        )  # fmt: skip
-        if attempt.fenced:
-            report = Fenced(number=number, ref=ref, rank=rank, reason=attempt.fenced, log_lost=lost)
-        self._mailbox.report(report)
+        self._mailbox.report(exits.final_report(attempt, ended, self._clock.wall(), value, files))
 
     def _fence_unstarted(self, key: Key, reason: str) -> None:
-        number = self._mailbox.outbox.number()
-        self._mailbox.report(Fenced(number=number, ref=key[0], rank=key[1], reason=reason))
+        self._mailbox.report(Fenced(number=self._mailbox.outbox.number(), ref=key[0], rank=key[1], reason=reason))
 
     def _refuse(self, start: Start, reason: str) -> None:
         """Reports a Start for which no process ever ran, and none will."""
         key = ref, rank = (start.ref, start.placement.rank)
-        if not starts_once(start.spec):
+        if not exits.starts_once(start.spec):
             self._fence_unstarted(key, reason)
             return
-        self._over.put(key, None)
+        self._memory.ended(*key)
         number, at = self._mailbox.outbox.number(), self._clock.wall()
-        self._mailbox.report(Exited(number=number, ref=ref, rank=rank, exit=not_started(reason), at=at))
+        self._mailbox.report(Exited(number=number, ref=ref, rank=rank, exit=exits.not_started(reason), at=at))
 
     # ---- answers to reports
 
     def settled(self, reports: Iterable[Report]) -> None:
         for report in reports:
             attempt = self._live.get((report.ref, report.rank))
-            if attempt is not None and attempt.final == report.number:
+            if attempt is not None and isinstance(report, Checkpointed):
+                self.checkpoints.settled(attempt, report)
+            elif attempt is not None and attempt.final == report.number:
                 attempt.heard = True
                 self._forget_if_done(attempt)
 
@@ -367,7 +363,9 @@ class Attempts:
         attempt = self._live.get((ack.ref, ack.rank))
         if attempt is None:
             return
-        if not ack.refused:
+        if ack.seq is not None:
+            self.checkpoints.kept(attempt, ack)
+        elif not ack.refused:
             self.uploads.kept(attempt, ack)
         elif attempt.final is None:
             self._stop(attempt, Farewell(), ack.refused)
@@ -379,7 +377,7 @@ class Attempts:
         if not (attempt.heard and attempt.tail.settled):
             return
         del self._live[attempt.key]
-        self._over.put(attempt.key, None)
+        self._memory.ended(*attempt.key)
         self._mailbox.forget(attempt)
         attempt.tail.close()
         self.uploads.drop(attempt)
@@ -396,4 +394,6 @@ class Attempts:
             self._shipping.look(attempt, leaving=self.leaving)
             if attempt.running is not None and (news := attempt.progress()) is not None:
                 self._mailbox.progress(news)
+            if attempt.checkpoints is not None and not attempt.ended:
+                self.checkpoints.look(attempt)
         self.fence_expired()

@@ -17,17 +17,24 @@ class Farewell(msgspec.Struct, frozen=True):
     grace_s: float = 0.0
     checkpoint_signal: WarnSignal | None = None
     wait_s: float = 0.0
+    # It may save a checkpoint in that time, with or without a signal.
+    saves: bool = False
 
     @property
     def at_once(self) -> bool:
-        return self.grace_s <= 0 and (self.checkpoint_signal is None or self.wait_s <= 0)
+        return self.grace_s <= 0 and (not self.waits or self.wait_s <= 0)
+
+    @property
+    def waits(self) -> bool:
+        return self.saves or self.checkpoint_signal is not None
 
 
 def farewell_of(spec: JobSpec, grace_s: float, save_s: float) -> Farewell:
     """For an attempt whose agent is told to stop. Only a job that can be preempted has work to save."""
     saves = save_s > 0 and not why_not_preemptible(spec)
     signal_ = spec.preemption.checkpoint_signal if saves else None
-    return Farewell(min(grace_s, spec.grace_s), signal_, min(save_s, spec.preemption.wait_s))
+    waits_s = min(save_s, spec.preemption.wait_s)
+    return Farewell(min(grace_s, spec.grace_s), signal_, waits_s, saves and spec.checkpoint is not None)
 
 
 def end(attempt: Attempt, farewell: Farewell, *, anew: bool = False) -> None:
@@ -43,14 +50,20 @@ def end(attempt: Attempt, farewell: Farewell, *, anew: bool = False) -> None:
     if attempt.ending and not anew:
         return
     attempt.ending = True
-    if farewell.checkpoint_signal is None:
+    if not farewell.waits:
         _terminate(attempt, farewell.grace_s)
         return
-    attempt.saving = True
-    # A process without a handler would die of it with its work: torchrun does, and its workers then.
-    attempt.running.tell(signal.Signals[farewell.checkpoint_signal])
+    attempt.saving, attempt.grace_s = True, farewell.grace_s
+    if farewell.checkpoint_signal is not None:
+        # A process without a handler would die of it with its work: torchrun does, and its workers then.
+        attempt.running.tell(signal.Signals[farewell.checkpoint_signal])
     _wake(attempt.running)
     attempt.later(farewell.wait_s, partial(_saved, attempt, farewell.grace_s))
+
+
+def saved(attempt: Attempt) -> None:
+    """The attempt has saved its work before its time for that was over."""
+    _saved(attempt, attempt.grace_s)
 
 
 def _saved(attempt: Attempt, grace_s: float) -> None:

@@ -62,6 +62,8 @@ def _identity(start: Start, folder: Folder, info: NodeInfo) -> dict[str, str]:
             named["ARES_RESIZE_SIGNAL"] = start.spec.gang.resize_signal
     if start.spec.children and start.placement.rank == 0:
         named["ARES_SUBMIT_SOCKET"] = folder.door
+    if start.spec.checkpoint is not None:
+        named["ARES_CHECKPOINT_DIR"] = folder.checkpoints
     if start.trace:
         named["TRACEPARENT"] = start.trace
     return named

@@ -5,8 +5,10 @@ from typing import Final
 
 import msgspec
 
+from ares.agent.attempts.attempt import Attempt
 from ares.model.job import FailureClass, JobSpec, Qos
-from ares.model.state import ExitInfo
+from ares.model.link import Exited, Fenced, Started
+from ares.model.state import ExitInfo, OutputFile
 from ares.ports.executor import Finished
 
 # The reason depends on the class: a burstable or best-effort job may use more memory than it asked for.
@@ -17,14 +19,14 @@ _OOM: Final[dict[Qos, str]] = {
 }
 
 
-def exit_info(finished: Finished, timed_out: bool, spec: JobSpec, note: str, processes_max: int) -> ExitInfo:
-    failure, message = _judge(finished, timed_out, spec)
+def exit_info(finished: Finished, attempt: Attempt, processes_max: int) -> ExitInfo:
+    failure, message = _judge(finished, attempt.timed_out, attempt.start.spec)
     crowded = f"it wanted more than the {processes_max:,} processes that it may have" if finished.crowded else ""
     return ExitInfo(
         code=finished.code,
         signal=None if finished.signal is None else signal_name(finished.signal),
         failure=failure,
-        message="; ".join(text for text in (message, crowded, note) if text),
+        message="; ".join(text for text in (message, crowded, attempt.note) if text),
         max_rss_mib=finished.max_rss_mib,
         cpu_s=round(finished.cpu_s, 6),
     )
@@ -69,3 +71,22 @@ def _judge(finished: Finished, timed_out: bool, spec: JobSpec) -> tuple[FailureC
 def starts_once(spec: JobSpec) -> bool:
     """Whether only proof that no process ran lets the job be placed again. Others are retried as after a lost node."""
     return spec.effects == "unsafe" or spec.restart == "never"
+
+
+def begun(attempt: Attempt, pid: int, number: int, at: float) -> Started:
+    (ref, rank), given = attempt.key, {} if attempt.cover is None else attempt.cover.versions
+    return Started(number=number, ref=ref, rank=rank, pid=pid, at=at, secrets=given, note=attempt.remark)
+
+
+def final_report(
+    attempt: Attempt, ended: ExitInfo, at: float, value: bytes, files: tuple[OutputFile, ...]
+) -> Exited | Fenced:
+    """How it ended by itself, or that it was ended."""
+    (ref, rank), number, lost = attempt.key, attempt.final, attempt.tail.lost
+    assert number is not None, "it has its number by now"
+    if attempt.fenced:
+        return Fenced(number=number, ref=ref, rank=rank, reason=attempt.fenced, log_lost=lost)
+    return Exited(
+        number=number, ref=ref, rank=rank, exit=ended, at=at, value=value, outputs=files, log_lost=lost,
+        blames=attempt.blames,
+    )  # fmt: skip

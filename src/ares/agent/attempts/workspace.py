@@ -81,6 +81,16 @@ class Folder(msgspec.Struct, frozen=True, gc=False):
         return f"{self.path}/secrets"
 
     @property
+    def checkpoints(self) -> str:
+        """Where the job leaves its checkpoints."""
+        return f"{self.path}/checkpoints"
+
+    @property
+    def restore(self) -> str:
+        """The checkpoint that the attempt goes on from."""
+        return f"{self.path}/restore"
+
+    @property
     def layer(self) -> str:
         """What the attempt changes of its image. Beside the directory: the attempt sees it as its root only."""
         return f"{self.path}.layer"
@@ -176,7 +186,10 @@ class Workspace:
 def written_in(start: Start) -> bool:
     """Whether the agent itself writes in the attempt's directory before it starts."""
     spec = start.spec
-    return bool(projects_of(spec) or spec.image or start.secrets or spec.children or spec.runtime)
+    return bool(
+        projects_of(spec) or spec.image or start.secrets or spec.children or spec.runtime or spec.checkpoint
+        or start.checkpoint
+    )  # fmt: skip
 
 
 def used_bytes(folder: Folder) -> int:

@@ -50,13 +50,20 @@ class _FileUpload:
 
 
 class Upload:
-    """Sends the files. `failed` is called once, with the reason, when a file cannot be sent as it was found."""
+    """Sends the files. `failed` is called once, with the reason, when a file cannot be sent as it was found. `seq`: the
+    checkpoint that they are; None: they are outputs."""
 
     def __init__(
-        self, root: str, found: tuple[FoundFile, ...], failed: Callable[[str], None], pace: UploadPace
+        self,
+        root: str,
+        found: tuple[FoundFile, ...],
+        failed: Callable[[str], None],
+        pace: UploadPace,
+        seq: int | None = None,
     ) -> None:
         self._root = root
         self._pace = pace
+        self.seq = seq
         self._failed = failed
         self.files = tuple(output.file for output in found)
         self._parts = {output.file.sha256: _FileUpload(output.file, output.stamp) for output in found}

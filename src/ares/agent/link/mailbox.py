@@ -4,9 +4,21 @@ import asyncio
 from collections.abc import Iterable
 
 from ares.agent.attempts.attempt import Attempt
-from ares.agent.files.upload import Piece
+from ares.agent.files.upload import Piece, Upload
 from ares.agent.link.outbox import Key, Outbox, Report, key_of
-from ares.model.link import AgentFrame, AgentMessage, Leave, LogChunk, Moving, OutputChunk, Progress, Renew, Started
+from ares.model.link import (
+    AgentFrame,
+    AgentMessage,
+    Exited,
+    Fenced,
+    Leave,
+    LogChunk,
+    Moving,
+    OutputChunk,
+    Progress,
+    Renew,
+    Started,
+)
 from ares.model.quota import NodeMoves
 
 FRAME_LOG_BYTES = 1024 * 1024
@@ -130,7 +142,7 @@ class Mailbox:
 
     def _may_go(self, report: Report) -> bool:
         """Whether a report may be sent. A final report waits for the attempt's log and output files."""
-        if isinstance(report, Started):
+        if not isinstance(report, Exited | Fenced):
             return True
         attempt = self._attempts.get(key_of(report))
         return attempt is None or (attempt.tail.drained and (attempt.upload is None or attempt.upload.settled))
@@ -166,15 +178,15 @@ class Mailbox:
             # It moves to the end of the queue, or leaves it while it waits for answers.
             del self._uploading[key]
             piece = None if attempt.upload is None else attempt.upload.piece(room)
-            if piece is not None:
+            if piece is not None and attempt.upload is not None:
                 self._uploading[key] = attempt
                 room -= len(piece.data)
-                chunks.append(_chunk(key, piece))
+                chunks.append(_chunk(key, piece, attempt.upload))
         return chunks, bool(self._uploading) and room > 0
 
 
-def _chunk(key: Key, piece: Piece) -> OutputChunk:
+def _chunk(key: Key, piece: Piece, upload: Upload) -> OutputChunk:
     ref, rank = key
     return OutputChunk(
-        ref=ref, rank=rank, sha256=piece.sha256, size=piece.size, offset=piece.offset, data=piece.data
-    )  # fmt: skip
+        ref=ref, rank=rank, sha256=piece.sha256, size=piece.size, offset=piece.offset, data=piece.data, seq=upload.seq
+    )

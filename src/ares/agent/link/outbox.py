@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from ares.model.checkpoint import Checkpointed, DamageFound
 from ares.model.link import AttemptRef, Exited, Fenced, Started
 
 # About the size of one file in a report's list of outputs.
 _FILE_BYTES = 256
 
-Report = Started | Exited | Fenced
+Report = Started | Exited | Fenced | Checkpointed | DamageFound
 Key = tuple[AttemptRef, int]
 
 
@@ -63,7 +64,7 @@ class Outbox:
                 break
             if may_go(report):
                 taken.append(report)
-                size += len(report.value) + _FILE_BYTES * len(report.outputs) if isinstance(report, Exited) else 0
+                size += _size(report)
         for report in taken:
             del self._unsent[report.number]
         return taken
@@ -77,3 +78,10 @@ class Outbox:
             if report is not None:
                 settled.append(report)
         return settled
+
+
+def _size(report: Report) -> int:
+    """Beside that of an ordinary message."""
+    if isinstance(report, Exited):
+        return len(report.value) + _FILE_BYTES * len(report.outputs)
+    return _FILE_BYTES * len(report.files) if isinstance(report, Checkpointed) else 0

@@ -156,7 +156,7 @@ class Conversation:
         if self._attempts.incarnation not in (0, welcome.incarnation):
             self._run_right.lost()
         self._attempts.incarnation = welcome.incarnation
-        self._attempts.uploads.bytes_max = welcome.output_bytes_max
+        self._attempts.uploads.bytes_max = self._attempts.checkpoints.bytes_max = welcome.output_bytes_max
         self._welcome = welcome
         self._run_right.set_terms(welcome.self_fence_ratio, welcome.dead_after_s)
         self._attempts.keep_only(welcome.keep)

@@ -1,4 +1,4 @@
-"""What an attempt needs on its node before its process starts: files, image, Python environment, inputs."""
+"""What an attempt needs on its node before it starts: files, image, Python environment, inputs, checkpoint."""
 
 import msgspec
 
@@ -6,8 +6,10 @@ from ares.agent.attempts.attempt import Attempt
 from ares.agent.staging.environments import Environments
 from ares.agent.staging.images import Images
 from ares.agent.staging.inputs import StagedInputs
+from ares.agent.staging.restorer import Restorer
 from ares.agent.staging.stager import Stager, StagingFailed
 from ares.model.job import JobSpec
+from ares.model.link import Start
 from ares.ports.executor import Launch
 
 
@@ -24,17 +26,20 @@ class Preparation:
         images: Images | None,
         environments: Environments | None = None,
         inputs: StagedInputs | None = None,
+        restorer: Restorer | None = None,
     ) -> None:
         self._stager = stager
+        self._restorer = restorer
         self._images = images
         self._environments = environments
         self._inputs = inputs
 
     @staticmethod
-    def needed(spec: JobSpec) -> bool:
+    def needed(start: Start) -> bool:
+        spec = start.spec
         if spec.project is not None or spec.image is not None or spec.python is not None:
             return True
-        return _reads(spec)
+        return start.checkpoint is not None or _reads(spec)
 
     async def prepare(self, attempt: Attempt, launch: Launch) -> Launch:
         """The launch with all that the attempt asked for. Raises StagingFailed, and NotWanted when it is to end."""
@@ -57,6 +62,10 @@ class Preparation:
             if self._inputs is None:
                 raise StagingFailed("this node cannot fetch datasets")
             launch = await self._inputs.dress(attempt, launch)
+        if start.checkpoint is not None:
+            if self._restorer is None:
+                raise StagingFailed("this node cannot fetch checkpoints")
+            launch = await self._restorer.restore(attempt, launch)
         return msgspec.structs.replace(launch, deadline=attempt.deadline)
 
     def ended(self, attempt: Attempt) -> None:

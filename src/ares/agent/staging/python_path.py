@@ -1,4 +1,4 @@
-"""`ares.job` for every job, whatever its Python: a package of one module on PYTHONPATH, standard library only."""
+"""`ares.job` for every job, whatever its Python: a package of few modules on PYTHONPATH, standard library only."""
 
 import os
 from importlib.util import find_spec
@@ -31,7 +31,10 @@ def python_path(state_dir: Path) -> str:
     root = state_dir / "python"
     package = root / "ares"
     package.mkdir(parents=True, exist_ok=True)
-    for name, text in (("__init__.py", _PACKAGE), ("job.py", Path(found.origin).read_text())):
+    source = Path(found.origin).parent
+    # What a module imports is there before it.
+    modules = [(name, (source / name).read_text()) for name in ("job_checkpoints.py", "job.py")]
+    for name, text in (*modules, ("__init__.py", _PACKAGE)):
         draft = package / f".{name}.{os.getpid()}"
         draft.write_text(text)
         draft.chmod(0o444)

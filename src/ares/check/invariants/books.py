@@ -11,7 +11,6 @@ from ares.check.invariants.records import (
     BOUND,
     DECODERS,
     Array,
-    Checkpoint,
     Cron,
     Entry,
     Epoch,
@@ -101,7 +100,6 @@ class LedgerBooks:
             "/quotas/": self._take_quota,
             "/crons/": self._take_cron,
             "/epoch": self._take_epoch,
-            "/checkpoints/": self._take_checkpoint,
         }
         self._clear()
 
@@ -112,7 +110,6 @@ class LedgerBooks:
         self.requests: dict[tuple[str, str], Request] = {}
         self.arrays: dict[str, Array] = {}
         self.flows: dict[str, Flow] = {}
-        self.checkpoints: dict[str, Checkpoint] = {}
         self.nodes: dict[str, Node] = {}
         # What a node was in each incarnation.
         self.machines: dict[tuple[str, int], Machine] = {}
@@ -241,9 +238,6 @@ class LedgerBooks:
 
     def _take_retry(self, change: CommittedChange, write: Write) -> None:
         self._put(change, "/retry/", self.retries, job_of(write.key), write)
-
-    def _take_checkpoint(self, change: CommittedChange, write: Write) -> None:
-        self._put(change, "/checkpoints/", self.checkpoints, job_of(write.key), write)
 
     def _take_node(self, change: CommittedChange, write: Write) -> None:
         name = write.key[len("/nodes/") :]

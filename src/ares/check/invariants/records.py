@@ -77,6 +77,18 @@ class Maker(_Record, frozen=True):
     depth: int = 1
 
 
+class Checkpoint(_Record, frozen=True):
+    """The newest checkpoint of a job."""
+
+    fence: Fence = FIRST_FENCE
+    seq: int = 0
+    manifest: str = ""
+    step: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.fence}/{self.seq}/{self.manifest}"
+
+
 class State(_Record, frozen=True):
     id: str
     tenant: str
@@ -108,6 +120,7 @@ class State(_Record, frozen=True):
     flow: str | None = None
     is_finally: bool = False
     child_of: Maker | None = None
+    checkpoint: Checkpoint | None = None
 
 
 class Lost(_Record, frozen=True):
@@ -161,14 +174,6 @@ class Request(_Record, frozen=True):
     payload_sha256: str = msgspec.field(name="payloadSha256", default="")
 
 
-class Checkpoint(_Record, frozen=True):
-    """The newest checkpoint of a job."""
-
-    fence: Fence = FIRST_FENCE
-    seq: int = 0
-    sha256: str = ""
-
-
 class Array(_Record, frozen=True):
     id: str
     tenant: str
@@ -216,6 +221,7 @@ class Condition(_Record, frozen=True):
     k: int | None = None
     on: str = "success"
     each: bool = False
+    at_step: int | None = None
 
 
 class WaitLimit(_Record, frozen=True):
@@ -332,7 +338,7 @@ class Epoch(_Record, frozen=True):
 KINDS: dict[str, type[msgspec.Struct]] = {
     "/state/": State, "/events/": Entry, "/results/": Result, "/requests/": Request, "/jobs/": Spec,
     "/arrays/": Array, "/nodes/": Node, "/profiles/": ProfileVersion, "/leader/": Leader, "/retry/": RetryBudget,
-    "/epoch": Epoch, "/checkpoints/": Checkpoint, "/leases/": Lease,
+    "/epoch": Epoch, "/leases/": Lease,
     "/quotas/": TenantQuota, "/crons/": Cron, "/flows/": Flow,
 }  # fmt: skip
 # By kind; what each gives is the record of that kind.

@@ -51,7 +51,7 @@ class Format(msgspec.Struct, frozen=True):
 
 
 # The newest that these checks know.
-KNOWN_FORMAT = 6
+KNOWN_FORMAT = 7
 
 
 class Whose(NamedTuple):

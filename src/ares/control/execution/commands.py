@@ -2,9 +2,11 @@
 
 from ares.control.governance.secrets import Secrets
 from ares.control.state.view import View
+from ares.core.checkpoint import FIRST_STALL_S, interrupted_every_s, interval_s
 from ares.core.lifecycle.fences import revoked_fence
-from ares.core.lifecycle.ranks import held, holds, place_of
+from ares.core.lifecycle.ranks import held, holds, place_of, saves
 from ares.core.trace.ids import run_traceparent
+from ares.model.checkpoint import CheckpointPolicy
 from ares.model.job import JobSpec
 from ares.model.link import AttemptRef, GangPeer, Start, Stop, WorldInfo
 from ares.model.state import BOUND, JobState, Placement
@@ -56,7 +58,20 @@ def start_of(
         updates=state.updates,
         secrets=() if isinstance(given, str) else given,
         secrets_trouble=given if isinstance(given, str) else "",
+        checkpoint=state.checkpoint,
+        **({} if spec.checkpoint is None else _checkpointing(state, spec.checkpoint)),
     )
+
+
+def _checkpointing(state: JobState, policy: CheckpointPolicy) -> dict[str, float]:
+    """How often a checkpoint is due, as far as that is known before any is saved in this attempt."""
+    if policy.interval_s is not None:
+        return {"checkpoint_every_s": policy.interval_s}
+    began = state.first_started_at or state.bound_at or 0.0
+    failures = sum(state.retries.values()) + state.preemptions + state.requeues
+    between_s = interrupted_every_s((state.bound_at or began) - began, failures)
+    stall_s = FIRST_STALL_S if state.checkpoint is None else state.checkpoint.stall_s
+    return {"checkpoint_every_s": interval_s(stall_s, between_s), "interrupted_every_s": between_s}
 
 
 def stop_of(ref: AttemptRef, rank: int, now: JobState | None, spec: JobSpec | None) -> Stop:
@@ -68,12 +83,12 @@ def stop_of(ref: AttemptRef, rank: int, now: JobState | None, spec: JobSpec | No
         return Stop(ref=ref, grace_s=0.0, reason=reason, ranks=(rank,))
     if now.phase in BOUND:
         return Stop(ref=ref, grace_s=spec.grace_s, reason="the gang goes on without this rank", ranks=(rank,))
-    if now.phase != "PREEMPTED" or spec.preemption.checkpoint_signal is None:
+    if now.phase != "PREEMPTED" or not saves(spec):
         return Stop(ref=ref, grace_s=spec.grace_s, reason=reason, ranks=(rank,))
     saving = spec.preemption
     return Stop(
         ref=ref, grace_s=spec.grace_s, reason=reason, ranks=(rank,),
-        checkpoint_signal=saving.checkpoint_signal, wait_s=saving.wait_s,
+        checkpoint_signal=saving.checkpoint_signal, wait_s=saving.wait_s, saves=spec.checkpoint is not None,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from ares.core.lifecycle import outputs
 from ares.core.lifecycle.inputs import Exit, Input, LeaseLost, Preempt, Release
 from ares.core.lifecycle.inputs import RankStarted as Begin
 from ares.core.refusal import Refusal
+from ares.model.checkpoint import Checkpointed, DamageFound
 from ares.model.link import AttemptRef, Exited, Fenced, Started
 from ares.ports.telemetry import Telemetry
 
@@ -39,15 +40,15 @@ class Report(msgspec.Struct, frozen=True, gc=False):
 
     ref: AttemptRef
     rank: int
-    message: Started | Exited | Fenced
+    message: Started | Exited | Fenced | Checkpointed | DamageFound
     number: int | None
     final: bool
     # The node, when its agent was told to stop: an attempt that it ends then costs no retry.
     leaving: str = ""
 
     @classmethod
-    def of(cls, message: Started | Exited | Fenced, leaving: str = "") -> "Report":
-        return cls(message.ref, message.rank, message, message.number, not isinstance(message, Started), leaving)
+    def of(cls, message: Started | Exited | Fenced | Checkpointed | DamageFound, leaving: str = "") -> "Report":
+        return cls(message.ref, message.rank, message, message.number, isinstance(message, Exited | Fenced), leaving)
 
     @classmethod
     def gone(cls, ref: AttemptRef, rank: int) -> "Report":
@@ -113,6 +114,8 @@ def _inputs(report: Report) -> tuple[Input, ...]:
                 LeaseLost(fence=ref.fence, reason=_words(reason), ranks=(rank,)),
                 Release(fence=ref.fence, ranks=(rank,)),
             )
+        case Checkpointed() | DamageFound():
+            raise AssertionError("checkpoints are taken by CheckpointIntake")
 
 
 def _exit(report: Exited) -> Exit:

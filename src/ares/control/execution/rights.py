@@ -9,6 +9,7 @@ from ares.control.execution.session import AgentSession, Key
 from ares.control.governance.alerts import Alerts
 from ares.control.governance.audit import Audit
 from ares.control.state.view import View
+from ares.core.lifecycle.checkpoints import saving_place
 from ares.core.lifecycle.ranks import holds, place_of
 from ares.model.audit import AuditDraft
 from ares.model.link import AttemptRef, LogChunk
@@ -49,6 +50,15 @@ class Rights:
         if entry is None or not grants(entry.state, ref, rank) or rank in entry.state.ended_ranks:
             return False
         place = place_of(entry.state.placements, rank)
+        return place is not None and (place.node, place.incarnation) == (session.node, session.incarnation)
+
+    def may_save(self, session: AgentSession, key: Key) -> bool:
+        """Whether the rank, placed on the session's node, may save a checkpoint: also while it is preempted."""
+        ref, rank = key
+        entry = self._view.entries.get(ref.job)
+        if entry is None or entry.state.tenant != ref.tenant:
+            return False
+        place = saving_place(entry.state, ref.fence, rank)
         return place is not None and (place.node, place.incarnation) == (session.node, session.incarnation)
 
     def is_stale(self, session: AgentSession, ref: AttemptRef, rank: int) -> bool:

@@ -16,7 +16,8 @@ from ares.control.execution.handover import Handover
 from ares.control.execution.log_intake import LogKeeper
 from ares.control.execution.progress import ProgressBoard
 from ares.control.execution.renewals import Renewals
-from ares.control.execution.reports import Report, Reports
+from ares.control.execution.report_intake import ReportIntake
+from ares.control.execution.reports import Report
 from ares.control.execution.rights import Rights
 from ares.control.execution.session import AgentSession, Key, carry
 from ares.control.execution.transfers import RateLeases
@@ -71,7 +72,7 @@ class Sessions:
         *,
         view: View,
         enrolment: Enrolment,
-        reports: Reports,
+        reports: ReportIntake,
         rights: Rights,
         progress: ProgressBoard,
         tokens: Tokens,
@@ -139,7 +140,7 @@ class Sessions:
             asyncio.create_task(carry(session, loop))
             for loop in (
                 self._read(session, early, frames),
-                self._commit_reports(session),
+                self._reports.run(session),
                 self._renewals.run(session),
                 self._handover.run(session),
                 self._uploads.run(session),
@@ -370,29 +371,3 @@ class Sessions:
                     session.close("hello in the middle of a session")
                 case _:
                     session.take(Report.of(message, session.node if session.leaving else ""))
-
-    async def _commit_reports(self, session: AgentSession) -> None:
-        """Commits reports. Those that arrive during a commit go into the next one."""
-        while True:
-            await session.report_ready.wait()
-            session.report_ready.clear()
-            batch, session.reports = session.reports, []
-            batch = self._logs.closed(session, await self._uploads.checked(session, batch))
-            allowed = self._allowed(session, batch)
-            for report in batch if len(allowed) < len(batch) else ():
-                if self._rights.is_stale(session, report.ref, report.rank):
-                    self._reports.refuse(report)
-                if not self._rights.may_report(session, report.ref, report.rank):
-                    self._rights.note(session, "reportAttempt", report.ref, report.rank)
-            while batch:
-                try:
-                    await self._reports.commit(allowed)
-                    break
-                except StoreError as error:
-                    log.warning("reports.delayed", node=session.node, count=len(batch), error=str(error))
-                    await self._clock.sleep(_STORE_PAUSE_S)
-                    allowed = self._allowed(session, batch)
-            session.acknowledge(batch)
-
-    def _allowed(self, session: AgentSession, batch: list[Report]) -> list[Report]:
-        return [report for report in batch if self._rights.may_report(session, report.ref, report.rank)]

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from ares.api.projects import ProjectManifest
+from ares.control.execution.restoring import Restoring
 from ares.control.state.view import View
 from ares.core.dataset import parse_ref
 from ares.core.lifecycle.ranks import place_of
@@ -29,14 +30,21 @@ _NOT_GRANTED = Refusal(code="forbidden", message="no attempt on this node has th
 class Staging:
     """`files` is None where nothing is kept."""
 
-    def __init__(self, view: View, files: ProjectFiles | None, telemetry: Telemetry) -> None:
+    def __init__(
+        self, view: View, files: ProjectFiles | None, telemetry: Telemetry, restoring: Restoring | None = None
+    ) -> None:
+        self._restoring = restoring
         self._view = view
         self._files = files
         self._telemetry = telemetry
         self._known: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
 
     async def fetch(self, who: Principal, asked: FetchRequest) -> AsyncIterator[FetchPiece] | Refusal:
-        """The manifest of an attempt's project, or parts of it, in the order they are asked for."""
+        """The manifest of an attempt's project, or parts of it, in the order they are asked for; or of a checkpoint."""
+        if asked.checkpoint is not None:
+            if self._restoring is None:
+                return _NOT_GRANTED
+            return await self._restoring.fetch(who, asked, asked.checkpoint)
         tenant, project = asked.ref.tenant, self._project(who, asked)
         if project is None or self._files is None:
             # The grant may have come to another replica a moment ago.

@@ -167,6 +167,9 @@ class Transitions:
         ops: list[Op] = [Put(keys.event(e.tenant, e.job, e.seq), self._encode(e)) for e in stepped.events]
         if stepped.result is not None:
             ops.append(Put(keys.result(stepped.state.tenant, stepped.state.id), self._encode(stepped.result)))
+        if (kept := stepped.checkpoint) is not None:
+            key = keys.checkpoint(stepped.state.tenant, stepped.state.id, kept.pointer.id)
+            ops.append(Put(key, self._encode(kept)))
         return ops
 
     # ---- writing

@@ -15,6 +15,7 @@ from ares.control.execution.rights import Rights
 from ares.control.execution.session import AgentSession
 from ares.control.state.blob_cleanup import Leftovers
 from ares.core.lifecycle.outputs import list_flaw
+from ares.model.base import CheckpointRef
 from ares.model.link import Exited, Fenced, OutputAck, OutputChunk
 from ares.model.state import OutputFile
 from ares.ports.blobs import Blobs
@@ -48,7 +49,7 @@ class Uploads:
 
     def take(self, session: AgentSession, chunk: OutputChunk) -> None:
         """Queues a piece; `run` stores it."""
-        if not self._rights.may_upload(session, (chunk.ref, chunk.rank)):
+        if not self._may_come(session, chunk):
             self._refuse(session, chunk)
         elif session.chunk_bytes + len(chunk.data) > _QUEUED_BYTES_MAX:
             session.close(f"more than {_QUEUED_BYTES_MAX:,} bytes of outputs came without waiting")
@@ -64,11 +65,15 @@ class Uploads:
             session.chunk_ready.clear()
             while session.chunks:
                 chunk = session.chunks.popleft()
-                if self._rights.may_upload(session, (chunk.ref, chunk.rank)):
+                if self._may_come(session, chunk):
                     session.send(await self._keep(chunk))
                 else:
                     self._refuse(session, chunk)
                 session.chunk_bytes -= len(chunk.data)
+
+    def _may_come(self, session: AgentSession, chunk: OutputChunk) -> bool:
+        key = (chunk.ref, chunk.rank)
+        return self._rights.may_upload(session, key) if chunk.seq is None else self._rights.may_save(session, key)
 
     def _refuse(self, session: AgentSession, chunk: OutputChunk) -> None:
         log.warning("upload.refused", job=chunk.ref.job, fence=str(chunk.ref.fence), node=session.node)
@@ -81,15 +86,18 @@ class Uploads:
         if not 0 <= chunk.offset <= end <= chunk.size <= self.bytes_max:
             return _ack(chunk, 0, trouble=f"bytes {chunk.offset:,} to {end:,} of {chunk.size:,} cannot be kept")
         self._leftovers.note(chunk.ref.tenant, chunk.ref.job)
+        ref = chunk.ref
+        if chunk.seq is not None:
+            ref = CheckpointRef(job=ref.job, tenant=ref.tenant, fence=ref.fence, seq=chunk.seq)
         try:
-            kept = await self._blobs.append(chunk.ref, chunk.sha256, chunk.offset, chunk.data)
+            kept = await self._blobs.append(ref, chunk.sha256, chunk.offset, chunk.data)
             self._telemetry.count("ares_output_bytes_total", len(chunk.data))
             if kept < end:
                 # A piece before this one is missing, or only a part of this one could be stored.
                 return _ack(chunk, kept, trouble=f"{kept:,} bytes are kept, {end:,} were sent")
             if kept < chunk.size:
                 return _ack(chunk, kept)
-            found = await self._blobs.seal(chunk.ref, chunk.sha256, chunk.size)
+            found = await self._blobs.seal(ref, chunk.sha256, chunk.size)
         except (OSError, ValueError) as error:
             log.error("output.not_kept", job=chunk.ref.job, sha256=chunk.sha256, error=str(error))
             return _ack(chunk, 0, trouble=f"the control plane cannot keep it: {_why(error)}")
@@ -137,7 +145,7 @@ class Uploads:
 
 def _ack(chunk: OutputChunk, offset: int, *, sealed: bool = False, trouble: str = "", refused: str = "") -> OutputAck:
     return OutputAck(
-        ref=chunk.ref, rank=chunk.rank, sha256=chunk.sha256, offset=offset,
+        ref=chunk.ref, rank=chunk.rank, sha256=chunk.sha256, offset=offset, seq=chunk.seq,
         sealed=sealed, trouble=trouble, refused=refused,
     )  # fmt: skip
 

@@ -102,7 +102,7 @@ class Releases:
             self._watch(state)
         elif before is not None and before.phase == "WAITING":
             self._unwatch(state.id)
-        if self._children and (before is None or before.phase != state.phase):
+        if self._children and (before is None or before.phase != state.phase or before.checkpoint != state.checkpoint):
             self._tell_children(state)
 
     def _tell_children(self, state: JobState) -> None:

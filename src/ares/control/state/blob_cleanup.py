@@ -5,9 +5,11 @@ import asyncio
 import msgspec
 import structlog
 
+from ares.control.state.checkpoint_cleanup import CheckpointCleanup
 from ares.control.state.view import Delta, View
 from ares.core import keys
-from ares.model.state import TERMINAL, Fence, Result
+from ares.model.job import JobSpec
+from ares.model.state import TERMINAL, Fence, JobState, Result
 from ares.ports.blobs import Blobs
 from ares.ports.clock import Clock, happens
 from ares.ports.store import Store, StoreError
@@ -22,8 +24,9 @@ _GRACE_S = 3600.0
 class Leftovers:
     """Each replica cleans up after jobs whose files came through it, and after crashes of any replica."""
 
-    def __init__(self, store: Store, view: View, blobs: Blobs, clock: Clock) -> None:
+    def __init__(self, store: Store, view: View, blobs: Blobs, clock: Clock, checkpoints: CheckpointCleanup) -> None:
         self._store = store
+        self._checkpoints = checkpoints
         self._view = view
         self._blobs = blobs
         self._clock = clock
@@ -68,10 +71,20 @@ class Leftovers:
             await self.settle(*job)
 
     async def settle(self, tenant: str, job: str) -> None:
-        """Removes all files of an ended job but those that its result points to."""
+        """Removes all files of an ended job but those that its result points to, and the checkpoints that it leaves."""
         entry = self._view.entries.get(job)
-        if entry is None or entry.state.phase in TERMINAL:
+        if entry is None or (entry.state.phase in TERMINAL and entry.state.checkpoint is None):
             await self._blobs.keep_only(tenant, job, await self._committed(tenant, job))
+        elif entry.state.phase in TERMINAL:
+            kept = await self._checkpoints.ended(entry.state, await self._spec(entry.state))
+            await self._blobs.keep_only(tenant, job, await self._committed(tenant, job), kept)
+
+    async def _spec(self, state: JobState) -> JobSpec | None:
+        known = self._view.spec(state)
+        if known is not None:
+            return known
+        kv = await self._store.get(keys.job(state.tenant, state.array or state.id))
+        return None if kv is None else self._view.decode_spec(kv.value)
 
     async def _committed(self, tenant: str, job: str) -> Fence | None:
         kv = await self._store.get(keys.result(tenant, job))

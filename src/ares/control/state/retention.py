@@ -94,6 +94,8 @@ class Retention:
             Delete(keys.job_events(state.tenant, state.id), prefix=True),
             Delete(keys.result(state.tenant, state.id)),
             Delete(keys.retry(state.tenant, state.id)),
+            Delete(keys.job_checkpoints(state.tenant, state.id), prefix=True),
+            Delete(keys.sealing(state.tenant, state.id)),
             # Another replica may have written it just before the job ended.
             Delete(keys.progress(state.tenant, state.id)),
         ]

@@ -21,10 +21,11 @@ from ares.core import keys
 from ares.core.admit.admission import too_late
 from ares.core.admit.arrays import throttle
 from ares.core.admit.dedup import payload_sha256
-from ares.core.admit.needs import outside
+from ares.core.admit.needs import inside, outside
 from ares.core.admit.placement import not_tolerable
 from ares.core.admit.secrets import unavailable
 from ares.core.alerts import refused
+from ares.core.checkpoint import taken_over
 from ares.core.lifecycle.graph import begin
 from ares.core.lifecycle.inputs import Context, Stepped
 from ares.core.policy.verdict import PolicyVerdict, Said
@@ -33,6 +34,7 @@ from ares.core.refusal import Refusal
 from ares.core.reserve.window import Submitter, refusal
 from ares.model.access import Principal
 from ares.model.base import Record, RequestId
+from ares.model.checkpoint import CheckpointRecord
 from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord, ChildOf, JobState, RequestRecord
 from ares.ports.clock import Clock, Rng
@@ -103,6 +105,8 @@ class Checked(NamedTuple):
     # Of an array; None of a single job.
     indices: int | None
     no: Refusal | None
+    # Of another job: it goes on from there.
+    restores: CheckpointRecord | None = None
 
     @property
     def tasks(self) -> int:
@@ -123,6 +127,8 @@ class Draft(WriteDraft, frozen=True, gc=False):
     deadline: DeadlineSeen | None = None
     # Of a workflow: what all its jobs ask for together.
     asked: dict[str, int] | None = None
+    # The checkpoint that the new job takes over.
+    restores: CheckpointRecord | None = None
 
     @property
     def request(self) -> SubmitRequest:
@@ -205,7 +211,7 @@ class Drafting:
         admitted = self._known.of(request.spec).admitted
         if isinstance(admitted, Refusal):
             return admitted
-        if not in_flow and (no := outside(request.spec)) is not None:
+        if (no := inside(request.spec) if in_flow else outside(request.spec)) is not None:
             return no
         count = None if admitted.indices is None else len(admitted.indices)
         judged = self.judged(who, request, 1 if count is None else count)
@@ -216,8 +222,8 @@ class Drafting:
     def draft(
         self, checked: Checked, before: int, deadline: DeadlineSeen | None, number: int = 0, of: int = 1
     ) -> Draft | Refusal:
-        """With an id, encoded; `before` jobs are drafted with it, and it has that number in its batch. Refused, unless
-        it was taken before, when there is no room, or its deadline will be missed and was to be met."""
+        """With an id, encoded; `before` jobs are drafted with it, as number `number` of its batch. Refused, unless it
+        was taken before, when there is no room, or its deadline will be missed and was to be met."""
         who, request, judged = checked.who, checked.request, checked.judged
         no = not_met(judged.spec, deadline) or self._no_room(who.tenant, checked.tasks, before)
         if no is not None:
@@ -246,6 +252,7 @@ class Drafting:
             header = Put(keys.array(who.tenant, new_id), self._encode(array))
             ops = (*request_ops, spec_op, header)
             return Draft(ops, compares, checked, spec, estimated, digest, new_id, array, deadline)
+        taken = None if checked.restores is None else taken_over(checked.restores, new_id, self._epoch)
         begun = begin(
             id=new_id,
             tenant=who.tenant,
@@ -262,30 +269,24 @@ class Drafting:
             cost_estimate=estimated.cost,
             estimated_s=estimated.seconds,
             child_of=request.child_of,
+            checkpoint=None if taken is None else taken.pointer,
         )
         state_op, *event_ops = begin_ops(begun, self._encode)
         least = self._view.kept.isolation(who.tenant)
         self._view.decoded.expect(begun.state, state_op.value, spec, spec_op.value, least)
         ops = (*request_ops, spec_op, state_op, *event_ops)
-        return Draft(ops, compares, checked, spec, estimated, digest, new_id, None, deadline)
+        if taken is not None:
+            ops = (*ops, Put(keys.checkpoint(who.tenant, new_id, taken.pointer.id), self._encode(taken)))
+        return Draft(ops, compares, checked, spec, estimated, digest, new_id, None, deadline, restores=taken)
 
     def _array(self, checked: Checked, new_id: str, trace: str, estimated: Estimated) -> ArrayRecord:
         who, request = checked.who, checked.request
         return ArrayRecord(
-            id=new_id,
-            tenant=who.tenant,
-            name=request.spec.name,
-            indices=request.spec.array or "",
-            tasks=checked.tasks,
-            submitted_by=who.subject,
-            submitter_id=who.user_id,
-            trace=trace,
-            submitted_at=self._clock.wall(),
-            request_id=request.request_id,
-            cost_estimate=estimated.cost,
-            estimated_s=estimated.seconds,
+            id=new_id, tenant=who.tenant, name=request.spec.name, indices=request.spec.array or "", tasks=checked.tasks,
+            submitted_by=who.subject, submitter_id=who.user_id, trace=trace, submitted_at=self._clock.wall(),
+            request_id=request.request_id, cost_estimate=estimated.cost, estimated_s=estimated.seconds,
             throttle=throttle(request.spec.array or ""),
-        )
+        )  # fmt: skip
 
     def kept(self, checked: Checked) -> tuple[JobSpec, Estimated] | Refusal:
         """A job of a workflow as it will be stored, and what it may cost."""

@@ -31,6 +31,7 @@ from ares.control.submit.inputs import InputVersions
 from ares.control.submit.parents import ParentChecks
 from ares.control.submit.projects import Projects
 from ares.control.submit.quota_gate import Admissions, CreatedJob, Outcome, SeenRequest
+from ares.control.submit.restores import Restores
 from ares.core import keys
 from ares.core.admit.dedup import New, Replayed, payload_sha256, resolve
 from ares.core.policy.verdict import PolicyVerdict
@@ -61,8 +62,10 @@ class Submit:
         alerts: Alerts,
         telemetry: Telemetry,
         clock: Clock,
+        restores: Restores,
     ) -> None:
         self._clock = clock
+        self._restores = restores
         self._store = store
         self._writer = writer
         self._view = view
@@ -120,7 +123,7 @@ class Submit:
             found = self._drafting.check(who, request)
             if isinstance(found, Refusal):
                 outcomes[place] = found
-            elif found.no is None and (request.spec.inputs or projects_of(request.spec)):
+            elif found.no is None and _has_files(request.spec):
                 checked.append((place, await self._with_files(found)))
             else:
                 checked.append((place, found))
@@ -137,6 +140,7 @@ class Submit:
             if number and number % WORKED_ON == 0:
                 await breathe()
             drafted = check.no or self._drafting.draft(check, fresh, deadline, number, len(checked))
+            drafted = drafted if check.restores is None else await self._restores.adopt(drafted)
             if isinstance(drafted, Refusal):
                 outcomes[place] = await self._unless_seen(check, drafted)
             else:
@@ -153,11 +157,17 @@ class Submit:
         return [outcomes[place] for place in range(len(requests))]
 
     async def _with_files(self, found: Checked) -> Checked:
-        """With the versions of the datasets it reads; refused when they or the files it starts with are not here."""
+        """With the versions of the datasets it reads and the checkpoint it goes on from; refused when they or the files
+        it starts with are not here."""
         found = await self.inputs.given(found)
         if found.no is not None:
             return found
-        return found._replace(no=await self._projects.unknown(found.who.tenant, found.judged.spec))
+        tenant, spec = found.who.tenant, found.judged.spec
+        no = await self._projects.unknown(tenant, spec)
+        if no is not None or spec.restore_from is None:
+            return found._replace(no=no)
+        record = await self._restores.find(tenant, spec.restore_from)
+        return found._replace(no=record) if isinstance(record, Refusal) else found._replace(restores=record)
 
     async def _know_all(self, who: Principal, requests: Sequence[SubmitRequest]) -> None:
         """What a request names may have been made through another replica a moment ago."""
@@ -292,6 +302,10 @@ class Submit:
         with contextlib.suppress(StoreError):
             await self._expanding.expand(draft.array)
         return _new(draft)
+
+
+def _has_files(spec: JobSpec) -> bool:
+    return bool(spec.inputs or projects_of(spec)) or spec.restore_from is not None
 
 
 def _new(draft: Draft) -> AcceptedJob:

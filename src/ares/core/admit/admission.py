@@ -222,11 +222,22 @@ def _dots(path: str) -> str | None:
     return None
 
 
+def _checkpoints(spec: JobSpec) -> Refusal | None:
+    """Of checkpoints: what would not do what it says."""
+    if spec.restore_from is not None and (spec.array is not None or spec.finally_):
+        message = "restoreFrom is for a single job, not for an array or a job of a workflow"
+        return Refusal(code="checkpoint-invalid", message=message, fix="submit the job by itself")
+    if spec.checkpoint is not None and spec.effects == "unsafe":
+        message = "its effects are unsafe, so it is never started twice and never goes on from a checkpoint"
+        return Refusal(code="checkpoint-invalid", message=message, fix="leave checkpoint out, or say staged effects")
+    return None
+
+
 # ---- all of them
 
 CHECKS: tuple[Callable[[JobSpec], Refusal | None], ...] = (
     _encodable, _command, _env, _workdir, _project, _image, _python, _labels, _warning, _unsafe, secrets.declared,
-    placement.network, input_references, inputs.inputs, needs.needs, runtimes.admit,
+    placement.network, input_references, inputs.inputs, needs.needs, runtimes.admit, _checkpoints,
     *placement.CHECKS,
 )  # fmt: skip
 

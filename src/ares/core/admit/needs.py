@@ -20,8 +20,7 @@ def needs(spec: JobSpec) -> Refusal | None:
         wrong = _wrong(spec, need)
         if wrong is not None:
             message, fix = wrong
-            code = "need-unsupported" if need.on == "checkpoint" else "need-invalid"
-            return Refusal(code=code, message=f"needs[{number}]: {message}", fix=fix)
+            return Refusal(code="need-invalid", message=f"needs[{number}]: {message}", fix=fix)
     return None
 
 
@@ -49,12 +48,20 @@ def _wrong_data(need: Need, data: str) -> tuple[str, str] | None:
     return None
 
 
+def inside(spec: JobSpec) -> Refusal | None:
+    """Rules for a job of a workflow."""
+    if spec.restore_from is not None:
+        message = "restoreFrom is for a single job, not for a job of a workflow"
+        return Refusal(code="checkpoint-invalid", message=message, fix="submit the job by itself")
+    return None
+
+
 def _wrong(spec: JobSpec, need: Need) -> tuple[str, str] | None:
     """What is wrong with it, and what to do."""
     if need.data is not None:
         return _wrong_data(need, need.data)
-    if need.on == "checkpoint" or need.at_step is not None:
-        return "a job cannot wait for a checkpoint yet", "wait for the job's start or its success"
+    if need.at_step is not None and need.on != "checkpoint":
+        return "atStep is for checkpoints", "write on: checkpoint, or leave atStep out"
     if (need.job is None) == (not need.of):
         return "it names no job, or both job and of", "write job: ID, or of: [{job: ID}, ...]"
     if need.k is not None and (not need.of or need.k > len(need.of)):

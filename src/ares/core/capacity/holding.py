@@ -21,8 +21,9 @@ class Holding(Record, frozen=True):
     # What it must be away from, which keeps those jobs off it too.
     away: tuple[Near, ...] = ()
     licences: tuple[tuple[str, int], ...] = ()
-    # When the attempt was granted; work saved since then is not lost.
+    # When the attempt was granted, and when it last saved a checkpoint: work from before then is not lost.
     since: float = 0.0
+    saved_at: float | None = None
     preemptible: bool = False
     preemptions: int = 0
     preempted_at: float | None = None
@@ -74,6 +75,7 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...], r
         away=away_of(nears_of(spec)) if spec.job_affinity else (),
         licences=tuple(sorted(spec.licences.items())) if spec.licences else (),
         since=since,
+        saved_at=_saved_at(state),
         preemptible=bound and not why_not_preemptible(spec),
         preemptions=state.preemptions,
         preempted_at=state.preempted_at,
@@ -88,6 +90,11 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...], r
         leaving=not bound or bool(state.leaving),
         reservation=spec.reservation,
     )
+
+
+def _saved_at(state: JobState) -> float | None:
+    saved = state.checkpoint
+    return saved.taken_at if saved is not None and saved.fence == state.fence else None
 
 
 def _ends_at(state: JobState, since: float, runs_s: float | None) -> float | None:

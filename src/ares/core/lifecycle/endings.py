@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ares.core.energy import Fate, kept_rates
 from ares.core.lifecycle import fences, outputs, retry
+from ares.core.lifecycle.checkpoints import unsaved
 from ares.core.lifecycle.handlers import assembled
 from ares.core.lifecycle.inputs import (
     AssemblyOver,
@@ -242,8 +243,7 @@ def assembly_over(job: Job, what: AssemblyOver, context: Context) -> Stepped | R
 
 def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refusal:
     state = job.state
-    why_not = why_not_preemptible(job.spec) or about_to_end(state)
-    if why_not:
+    if why_not := why_not_preemptible(job.spec) or about_to_end(state):
         return Refusal(code="not-allowed", message=f"job {state.id} cannot be preempted: {why_not}")
     data = {**where(held(state)), **what.record, **({"hold": grants(what.hold)} if what.hold else {})}
     entry = UnnumberedEntry("preempted", what.reason, what.by, data, state.fence)
@@ -251,7 +251,7 @@ def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refusal:
         state, context.now, (entry,),
         phase="PREEMPTED", fence=fences.revoked(state.fence), reason=what.reason, lingering=True,
         value=None, outputs=(), preemptions=state.preemptions + 1, preempted_at=context.now, hold=what.hold,
-        **settled(state, context.now, "lost"),
+        **unsaved(job, context.now), **settled(state, context.now, "lost"),
     )  # fmt: skip
 
 
@@ -270,7 +270,7 @@ def send_back(job: Job, what: SendBack, context: Context) -> Stepped | Refusal:
     return commit(
         state, context.now, (entry,),
         phase="PREEMPTED", fence=fences.revoked(state.fence), reason=reason, lingering=True, value=None, outputs=(),
-        requeues=state.requeues + 1, **settled(state, context.now, "lost"),
+        requeues=state.requeues + 1, **unsaved(job, context.now), **settled(state, context.now, "lost"),
     )  # fmt: skip
 
 

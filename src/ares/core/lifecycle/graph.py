@@ -6,12 +6,14 @@ Anything that is not in the table is refused. The diagram in the docs is drawn f
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ares.core.lifecycle import endings, fences, handlers, updates, waiting
+from ares.core.lifecycle import checkpoints, endings, fences, handlers, updates, waiting
 from ares.core.lifecycle.inputs import (
     AssemblyOver,
     BeginDue,
     Bind,
     Cancel,
+    CheckpointDamaged,
+    CheckpointSealed,
     Context,
     Exit,
     HoldBack,
@@ -35,6 +37,7 @@ from ares.core.lifecycle.inputs import (
 )
 from ares.core.lifecycle.ledger import UnnumberedEntry, numbered
 from ares.core.refusal import Refusal
+from ares.model.checkpoint import CheckpointPointer
 from ares.model.job import FailureClass, JobSpec
 from ares.model.state import TERMINAL, ChildOf, Fence, Job, JobState, Phase
 
@@ -79,6 +82,8 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
     ("STAGING", Cancel): _to(handlers.cancel, "CANCELLED"),
     ("STAGING", Update): _to(updates.update, "STAGING"),
     ("STAGING", SendBack): _to(endings.send_back, "PREEMPTED"),
+    ("STAGING", CheckpointSealed): _to(checkpoints.sealed, "STAGING"),
+    ("STAGING", CheckpointDamaged): _to(checkpoints.damaged, "STAGING"),
     ("RUNNING", RankStarted): _to(handlers.start, "RUNNING"),
     ("RUNNING", Exit): _to(endings.finish, "RUNNING", "SUCCEEDED", "FAILED", "RETRYING"),
     ("RUNNING", VerdictDue): _to(endings.verdict, "FAILED", "RETRYING"),
@@ -89,6 +94,9 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
     ("RUNNING", Cancel): _to(handlers.cancel, "CANCELLED"),
     ("RUNNING", Update): _to(updates.update, "RUNNING"),
     ("RUNNING", SendBack): _to(endings.send_back, "PREEMPTED"),
+    ("RUNNING", CheckpointSealed): _to(checkpoints.sealed, "RUNNING"),
+    # The fence was taken away just now, so that the attempt saves its work: what it saves is kept.
+    ("PREEMPTED", CheckpointSealed): _to(checkpoints.sealed, "PREEMPTED"),
     ("PREEMPTED", Release): _to(endings.release, "PREEMPTED", "PENDING"),
     ("PREEMPTED", Cancel): _to(handlers.cancel, "CANCELLED"),
     ("PREEMPTED", Update): _to(updates.update, "PREEMPTED"),
@@ -106,7 +114,7 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
 }
 
 # Inputs about the current attempt: with another fence they are about one that is over.
-_FENCED = (RankStarted, Exit, VerdictDue, LeaseLost, AssemblyOver, Preempt, RanksResized)
+_FENCED = (RankStarted, Exit, VerdictDue, LeaseLost, AssemblyOver, Preempt, RanksResized, CheckpointDamaged)
 
 
 # New jobs share it: nothing changes a state's values in place.
@@ -133,6 +141,7 @@ def begin(
     estimated_s: float = 0.0,
     flow: str | None = None,
     child_of: ChildOf | None = None,
+    checkpoint: CheckpointPointer | None = None,
 ) -> Stepped:
     """The first state of an admitted job and its first ledger entry."""
     wants = spec.resources
@@ -145,6 +154,7 @@ def begin(
         submitted_at=context.now, queued_at=context.now, cost_estimate=cost_estimate, estimated_s=estimated_s,
         phase=waiting.first_phase(spec, flow, context.now), held_by=submitted_by if spec.held else "",
         flow=flow, is_finally=spec.finally_, child_of=child_of, retries=_NO_RETRIES,
+        checkpoint=checkpoint,
     )  # fmt: skip
     made_by = "" if child_of is None else f"call {child_of.call} of job {child_of.job}"
     reason = ": ".join(part for part in (f"retry of {retry_of}" if retry_of else "", made_by, note) if part)

@@ -45,7 +45,7 @@ def bind(job: Job, what: Bind, context: Context) -> Stepped | Refusal:
         exit=None, bound_at=context.now, started_at=None, ended_at=None, metered_at=None, rates=what.rates,
         alternative=what.alternative, master_port=what.master_port, hold=(), evicting=(),
         started_ranks=(), ended_ranks=(), failing=(), generation=0, planned_s=what.planned_s, leaves_at=what.leaves_at,
-        **started_before(state),
+        unsaved=None, **started_before(state),
     )  # fmt: skip
 
 

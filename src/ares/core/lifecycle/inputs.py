@@ -3,6 +3,7 @@
 from typing import Any
 
 from ares.model.base import Record
+from ares.model.checkpoint import CheckpointId, CheckpointRecord
 from ares.model.job import DataInput, JobSpec, Unmet
 from ares.model.state import ExitInfo, Fence, JobState, LedgerEvent, OutputFile, Placement, Rate, Result, SpecUpdate
 
@@ -200,6 +201,23 @@ class NeedsUnmet(Record, frozen=True, tag="needs-unmet"):
     then: Unmet
 
 
+class CheckpointSealed(Record, frozen=True, tag="checkpoint"):
+    """An attempt saved a checkpoint, and all its files are kept. Of a gang `rank` is the last that saved its part."""
+
+    fence: Fence
+    rank: int
+    record: CheckpointRecord
+
+
+class CheckpointDamaged(Record, frozen=True, tag="checkpoint-damaged"):
+    """An attempt was to go on from a checkpoint that is not what was saved."""
+
+    fence: Fence
+    rank: int
+    checkpoint: CheckpointId
+    reason: str
+
+
 Input = (
     Bind
     | RankStarted
@@ -222,12 +240,15 @@ Input = (
     | NeedsMet
     | NeedsOverdue
     | NeedsUnmet
+    | CheckpointSealed
+    | CheckpointDamaged
 )
 
 
 class Stepped(Record, frozen=True):
-    """The transition to write, whole: new state, its ledger entries, and the result if it commits one."""
+    """The transition to write, whole: new state, its ledger entries, and the result or checkpoint if it commits one."""
 
     state: JobState
     events: tuple[LedgerEvent, ...]
     result: Result | None = None
+    checkpoint: CheckpointRecord | None = None

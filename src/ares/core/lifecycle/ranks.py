@@ -89,7 +89,12 @@ def why_not_preemptible(spec: JobSpec) -> str:
 
 def leaving_s(spec: JobSpec) -> float:
     """How long an attempt may take to leave when it is preempted: saving a checkpoint, then the grace."""
-    return spec.grace_s + (0.0 if spec.preemption.checkpoint_signal is None else spec.preemption.wait_s)
+    return spec.grace_s + (spec.preemption.wait_s if saves(spec) else 0.0)
+
+
+def saves(spec: JobSpec) -> bool:
+    """Whether the job saves its work when it has to leave."""
+    return spec.checkpoint is not None or spec.preemption.checkpoint_signal is not None
 
 
 def numbered(ranks: Iterable[int]) -> str:

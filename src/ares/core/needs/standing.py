@@ -22,10 +22,14 @@ class ParentStanding(NamedTuple):
     ran: int = 0
     # Ended without ever having run.
     never_ran: int = 0
+    # Have saved a checkpoint; ended without one; and the least step of those that have.
+    saved: int = 0
+    never_saved: int = 0
+    step: int = 0
 
     def plus(self, other: "ParentStanding", sign: int = 1) -> "ParentStanding":
         """With the counts of `other` added or taken away; the number of tasks stays."""
-        counts = (mine + sign * more for mine, more in zip(self[1:], other[1:], strict=True))
+        counts = (mine + sign * more for mine, more in zip(self[1:-1], other[1:-1], strict=True))
         return ParentStanding(self.tasks, *counts)
 
 
@@ -38,6 +42,9 @@ def standing(state: JobState) -> ParentStanding:
         failed=int(state.phase in ("FAILED", "UNKNOWN")),
         ran=int(ran),
         never_ran=int(ended and not ran),
+        saved=int(state.checkpoint is not None),
+        never_saved=int(ended and state.checkpoint is None),
+        step=0 if state.checkpoint is None else state.checkpoint.step,
     )
 
 
@@ -57,7 +64,7 @@ def has_run(state: JobState) -> bool:
     return (state.exit is not None and state.exit.failure in _RAN) or not _RAN.isdisjoint(state.retries)
 
 
-def verdict(on: NeedCondition, parent: ParentStanding | None) -> Verdict:
+def verdict(on: NeedCondition, parent: ParentStanding | None, at_step: int | None = None) -> Verdict:
     """Whether the condition holds. A job that is no longer kept can meet none."""
     if parent is None:
         return "impossible"
@@ -72,5 +79,6 @@ def verdict(on: NeedCondition, parent: ParentStanding | None) -> Verdict:
         case "start":
             met, impossible = parent.ran == parent.tasks, parent.never_ran > 0
         case "checkpoint":
-            met, impossible = False, True
+            met = parent.saved == parent.tasks and parent.step >= (at_step or 0)
+            impossible = parent.never_saved > 0 or over
     return "met" if met else "impossible" if impossible else "open"

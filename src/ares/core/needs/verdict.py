@@ -50,18 +50,19 @@ def judge(spec: JobSpec, index: int | None, standings: Standings) -> NeedsVerdic
 
 
 def _judge_need(need: Need, parents: tuple[str, ...], standings: Standings) -> NeedsVerdict:
-    if len(parents) == 1 and verdict(need.on, standings(parents[0])) == "met":
+    if len(parents) == 1 and verdict(need.on, standings(parents[0]), need.at_step) == "met":
         # Most needs are of one job, and are looked at when it has ended.
         return NeedsVerdict("met", "", parents, 1, need.enough)
     if need.data is not None:
         return NeedsVerdict("open", f"it waits for {need.data} to be published", parents, 0, 1)
-    verdicts = {name: verdict(need.on, standings(name)) for name in parents}
+    verdicts = {name: verdict(need.on, standings(name), need.at_step) for name in parents}
     by = {kind: tuple(name for name in parents if verdicts[name] == kind) for kind in ("met", "open", "impossible")}
     met, enough = len(by["met"]), need.enough
     if met >= enough:
         return NeedsVerdict("met", "", by["met"], met, enough)
     wanted = named(parents) if enough == len(parents) else f"{enough} of {named(parents)}"
-    what = f"{wanted} to {_VERBS[need.on]}"
+    step = "" if need.at_step is None else f" of step {need.at_step:,} or later"
+    what = f"{wanted} to {_VERBS[need.on]}{step}"
     if met + len(by["open"]) < enough:
         few = "it can no longer" if len(parents) == 1 else f"{named(by['impossible'])} can no longer"
         return NeedsVerdict("impossible", f"it needs {what}: {few}", by["impossible"], met, enough)

@@ -110,6 +110,8 @@ UNTOLD: Final[Mapping[str, str]] = {
     "claimed_cost": "a claim; `job.cost` is the server's own",
     "job_affinity": "only of the tenant's own jobs",
     "begin_at": "only makes it wait",
+    "checkpoint": "how often it saves its own work",
+    "restore_from": "only of the tenant's own jobs",
     "held": "only makes it wait",
     "needs": "only makes it wait, for the tenant's own jobs",
     "needs_timeout": "how long it waits at most",

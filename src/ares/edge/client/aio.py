@@ -13,7 +13,7 @@ import httpx2
 
 from ares.api.deadlines import SlaView
 from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
-from ares.api.jobs import JobDetail, LogLine, LogStream, OutputList, StreamedEvent, StreamedLog
+from ares.api.jobs import CheckpointList, JobDetail, LogLine, LogStream, OutputList, StreamedEvent, StreamedLog
 from ares.api.pools import PoolView
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.reservations import ReservationView
@@ -36,13 +36,12 @@ from ares.edge.client.calls.operator import AsyncMachineMethods
 from ares.edge.client.calls.policies import AsyncPolicyMethods
 from ares.edge.client.calls.projects import AsyncProjectMethods
 from ares.edge.client.calls.quotas import AsyncQuotaMethods
-from ares.edge.client.calls.reservations import Booking
 from ares.edge.client.calls.secrets import AsyncSecretMethods
 from ares.edge.client.calls.steering import AsyncSteeringMethods
 from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, request_options, spec_of, stream_options
 from ares.edge.client.logs import LogWish, OnAttempt, follow_logs, search_logs
-from ares.edge.client.outputs import OnProgress, Saving, chosen, fetch, listing
+from ares.edge.client.outputs import OnProgress, Saving, checkpoint_listing, chosen, fetch, listing
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
 from ares.edge.client.settings import Endpoint, discover
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send, Step
@@ -202,6 +201,10 @@ class AsyncClient(
         """The files of the job's committed result."""
         return await self.send(listing(job_id(job)))
 
+    async def checkpoints(self, job: JobRef) -> CheckpointList:
+        """The job's checkpoints that are kept, the newest first."""
+        return await self.send(checkpoint_listing(job_id(job)))
+
     def output(self, job: JobRef, path: str) -> AsyncIterator[bytes]:
         """A file's bytes in pieces. Raises DamagedOutput at the end if they are not those that were committed."""
         return self._iterate(fetch(self._flows, job_id(job), path))
@@ -280,7 +283,7 @@ class AsyncClient(
 
     # ---- reservations
 
-    async def reserve(self, **booking: Unpack[Booking]) -> ReservationView:
+    async def reserve(self, **booking: Unpack[booking_calls.Booking]) -> ReservationView:
         """Books room: gpus=64, start="+2h", length="4h", tenant="alpha"."""
         return await self.send(booking_calls.reserve(**booking))
 

@@ -14,34 +14,21 @@ from msgspec import structs
 
 from ares.edge.client import units, wishes
 from ares.edge.client.errors import InvalidSpec
+from ares.edge.client.wishes import LISTED, NESTED
 from ares.model.isolation import Isolation, Network
 from ares.model.job import (
-    DataInput,
     Effects,
-    Gang,
-    Image,
     JobSpec,
-    JobTerm,
-    Need,
-    NeedsTimeout,
-    NodeTerm,
     NumaPolicy,
-    Preemption,
     Priority,
     PythonEnvironment,
     Qos,
     Resources,
     Restart,
-    RetryPolicy,
-    RuntimeWish,
-    Toleration,
     TopologyLevel,
-    TopologyWish,
     Unmet,
-    Warn,
     WarnSignal,
 )
-from ares.model.secret import SecretRef
 
 RawSpec = dict[str, Any]
 
@@ -95,6 +82,11 @@ class JobFields(TypedDict, total=False):
     gap_min: str
     checkpoint_signal: str
     checkpoint_wait: str
+    # It saves checkpoints: True, or {"keep": {"last": 2, "every": "6h"}, "interval": "10m", "required": True}.
+    checkpoint: bool | Mapping[str, Any]
+    checkpoint_every: str
+    # "ID" or "ID@NUMBER": it goes on from there.
+    restore_from: str | Mapping[str, Any]
     preempt: bool
     # The container image it runs in: "python:3.12", "docker://host/name:tag", "oci-archive:FILE", "dir:/DIRECTORY".
     image: str | Mapping[str, Any]
@@ -185,6 +177,7 @@ FRIENDLY: Mapping[str, tuple[tuple[str, ...], Callable[[Any], object]]] = {
     "gapMin": (("gapMinS",), units.seconds),
     "checkpointSignal": (("preemption", "checkpointSignal"), wishes.signal),
     "checkpointWait": (("preemption", "waitS"), units.seconds),
+    "checkpointEvery": (("checkpoint", "intervalS"), wishes.interval),
     "preempt": (("preemption", "allowed"), _same),
     "costEstimate": (("claimedCost",), wishes.cost),
     "begin": (("beginAt",), wishes.moment),
@@ -212,6 +205,8 @@ _SHORT: Mapping[str, Callable[[Any], object]] = {
     "image": wishes.image,
     "python": wishes.environment,
     "runtime": wishes.runtime,
+    "checkpoint": wishes.checkpoint,
+    "restoreFrom": wishes.restore_from,
 }
 # A directory of the caller's, whose files become the specification's `project`; or, as text from / on, one of
 # the machine, as in the specification.
@@ -219,15 +214,6 @@ WORKDIR = "workdir"
 PYTHON = "python"
 # Resources instead of those asked for first. Read last: what they do not say is as in the job.
 OR = "or"
-_NESTED: Mapping[str, type[msgspec.Struct]] = {
-    "resources": Resources, "retry": RetryPolicy, "warn": Warn, "gang": Gang, "topology": TopologyWish,
-    "preemption": Preemption, "needsTimeout": NeedsTimeout, "image": Image,
-    "python": PythonEnvironment, "runtime": RuntimeWish,
-}  # fmt: skip
-_LISTED: Mapping[str, type[msgspec.Struct]] = {
-    "alternatives": Resources, "affinity": NodeTerm, "jobAffinity": JobTerm, "tolerations": Toleration,
-    "inputs": DataInput, "secrets": SecretRef, "needs": Need,
-}  # fmt: skip
 # What is said about GPUs belongs together: an alternative that says any of it says all of it.
 _GPUS = ("gpus", "gpuModel", "gpuMilli", "gpuMemoryMib")
 
@@ -339,9 +325,9 @@ def _plain(key: str, value: object) -> object:
     value = _SHORT.get(key, _same)(value)
     if value is None:
         return value
-    if key in _LISTED and isinstance(value, list | tuple):
-        return [_object(f"{key}[{n}]", item, _LISTED[key]) for n, item in enumerate(cast("Sequence[object]", value))]
-    return _object(key, value, _NESTED[key]) if key in _NESTED else value
+    if key in LISTED and isinstance(value, list | tuple):
+        return [_object(f"{key}[{n}]", item, LISTED[key]) for n, item in enumerate(cast("Sequence[object]", value))]
+    return _object(key, value, NESTED[key]) if key in NESTED else value
 
 
 def _object(where: str, value: object, struct: type[msgspec.Struct]) -> RawSpec:

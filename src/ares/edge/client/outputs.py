@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ares.api.jobs import OutputList
+from ares.api.jobs import CheckpointList, OutputList
 from ares.edge.client.calls import calls
 from ares.edge.client.calls.calls import Call, Reply, Request
 from ares.edge.client.errors import DamagedOutput, NotFound, UnsafePath
@@ -25,6 +25,10 @@ OnProgress = Callable[[str, int, int], None]
 
 def listing(job_id: str) -> Call[OutputList]:
     return Call(Request("GET", f"/v1/jobs/{calls.part(job_id)}/outputs"), OutputList)
+
+
+def checkpoint_listing(job_id: str) -> Call[CheckpointList]:
+    return Call(Request("GET", f"/v1/jobs/{calls.part(job_id)}/checkpoints"), CheckpointList)
 
 
 def content(job_id: str, path: str, offset: int = 0) -> Request:

@@ -12,7 +12,7 @@ import httpx2
 
 from ares.api.deadlines import SlaView
 from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
-from ares.api.jobs import JobDetail, LogLine, LogStream, OutputList, StreamedEvent, StreamedLog
+from ares.api.jobs import CheckpointList, JobDetail, LogLine, LogStream, OutputList, StreamedEvent, StreamedLog
 from ares.api.pools import PoolView
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.reservations import ReservationView
@@ -35,13 +35,12 @@ from ares.edge.client.calls.operator import MachineMethods
 from ares.edge.client.calls.policies import PolicyMethods
 from ares.edge.client.calls.projects import ProjectMethods
 from ares.edge.client.calls.quotas import QuotaMethods
-from ares.edge.client.calls.reservations import Booking
 from ares.edge.client.calls.secrets import SecretMethods
 from ares.edge.client.calls.steering import SteeringMethods
 from ares.edge.client.flows import Flows
 from ares.edge.client.http import broken, connection_options, request_options, spec_of, stream_options
 from ares.edge.client.logs import LogWish, OnAttempt, follow_logs, search_logs
-from ares.edge.client.outputs import OnProgress, Saving, chosen, fetch, listing
+from ares.edge.client.outputs import OnProgress, Saving, checkpoint_listing, chosen, fetch, listing
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
 from ares.edge.client.settings import Endpoint, discover
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send, Step
@@ -199,6 +198,10 @@ class Client(
         """The files of the job's committed result."""
         return self.send(listing(job_id(job)))
 
+    def checkpoints(self, job: JobRef) -> CheckpointList:
+        """The job's checkpoints that are kept, the newest first."""
+        return self.send(checkpoint_listing(job_id(job)))
+
     def output(self, job: JobRef, path: str) -> Iterator[bytes]:
         """A file's bytes in pieces. Raises DamagedOutput at the end if they are not those that were committed."""
         return self._iterate(fetch(self._flows, job_id(job), path))
@@ -277,7 +280,7 @@ class Client(
 
     # ---- reservations
 
-    def reserve(self, **booking: Unpack[Booking]) -> ReservationView:
+    def reserve(self, **booking: Unpack[booking_calls.Booking]) -> ReservationView:
         """Books room: gpus=64, start="+2h", length="4h", tenant="alpha"."""
         return self.send(booking_calls.reserve(**booking))
 

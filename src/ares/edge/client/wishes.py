@@ -15,7 +15,28 @@ import msgspec
 from ares.core.image.reference import SHIPPED
 from ares.edge.client import units
 from ares.edge.client.errors import InvalidSpec
-from ares.model.job import PRIORITIES, TOPOLOGY_LEVELS, PythonEnvironment, WarnSignal
+from ares.model.checkpoint import CheckpointPolicy, RestoreFrom
+from ares.model.job import (
+    PRIORITIES,
+    TOPOLOGY_LEVELS,
+    DataInput,
+    Gang,
+    Image,
+    JobTerm,
+    Need,
+    NeedsTimeout,
+    NodeTerm,
+    Preemption,
+    PythonEnvironment,
+    Resources,
+    RetryPolicy,
+    RuntimeWish,
+    Toleration,
+    TopologyWish,
+    Warn,
+    WarnSignal,
+)
+from ares.model.secret import SecretRef
 
 _TERM = re.compile(
     r"(?P<absent>!)?\s*(?P<key>[A-Za-z0-9][A-Za-z0-9._/-]*)\s*"
@@ -325,3 +346,50 @@ FORMS: Mapping[str, str] = {
     "labels": "keys are letters, digits and . _ / - between them; no value holds control characters",
     "array": "write it like 0-9, 1,5,7-20 or 0-100:10",
 }
+
+
+# ---- checkpoints
+
+
+def checkpoint(value: object) -> object:
+    """true, or {keep: {last: 2, every: 6h, best: {metric: loss}}, interval: 10m, required: true}."""
+    if isinstance(value, bool):
+        return {} if value else None
+    if not isinstance(value, Mapping):
+        return value
+    asked = dict(cast("Mapping[str, Any]", value))
+    if "interval" in asked:
+        asked["intervalS"] = interval(asked.pop("interval"))
+    if isinstance(keep := asked.get("keep"), Mapping) and "every" in keep:
+        kept = dict(cast("Mapping[str, Any]", keep))
+        asked["keep"] = {**kept, "everyS": units.seconds(kept.pop("every"))}
+        del asked["keep"]["every"]
+    return asked
+
+
+def interval(value: object) -> float | None:
+    """A time, or auto."""
+    return None if value in ("auto", None) else units.seconds(cast("str", value))
+
+
+def restore_from(value: object) -> object:
+    """ID, or ID@NUMBER."""
+    if not isinstance(value, str):
+        return value
+    job, at, number_ = value.partition("@")
+    if at and not number_.isdecimal():
+        raise InvalidSpec(f"{value!r} is not a job and the number of a checkpoint", fix="write it like ID or ID@12")
+    return {"job": job, **({"seq": int(number_)} if at else {})}
+
+
+# ---- fields that have fields of their own: by which names in them are checked
+
+NESTED: Mapping[str, type[msgspec.Struct]] = {
+    "resources": Resources, "retry": RetryPolicy, "warn": Warn, "gang": Gang, "topology": TopologyWish,
+    "preemption": Preemption, "needsTimeout": NeedsTimeout, "image": Image,
+    "python": PythonEnvironment, "runtime": RuntimeWish, "checkpoint": CheckpointPolicy, "restoreFrom": RestoreFrom,
+}  # fmt: skip
+LISTED: Mapping[str, type[msgspec.Struct]] = {
+    "alternatives": Resources, "affinity": NodeTerm, "jobAffinity": JobTerm, "tolerations": Toleration,
+    "inputs": DataInput, "secrets": SecretRef, "needs": Need,
+}  # fmt: skip

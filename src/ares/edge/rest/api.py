@@ -21,6 +21,7 @@ from ares.control.governance.download_meter import Meters
 from ares.control.governance.policies import Policies
 from ares.control.governance.quotas import Quotas
 from ares.control.governance.secrets import Secrets
+from ares.control.queries.checkpoints import CheckpointReader
 from ares.control.queries.events import EventStream
 from ares.control.queries.explain import Explain
 from ares.control.queries.gpus import GpuMaps
@@ -83,6 +84,7 @@ class ApiServices:
     gpu_maps: GpuMaps
     overviews: Overviews
     outputs: OutputReader
+    checkpoints: CheckpointReader
     nodes: Nodes
     pools: Pools
     profiles: Profiles
@@ -138,6 +140,7 @@ def services_of(
         gpu_maps=GpuMaps(replica.view, live_use, clock),
         overviews=replica.overviews,
         outputs=replica.outputs,
+        checkpoints=replica.checkpoints,
         nodes=replica.nodes,
         pools=replica.pools,
         profiles=replica.profiles,

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
+from ares.control.execution.report_intake import ReportIntake
 from ares.control.execution.reports import Report, Reports
 from ares.control.execution.rights import Rights
 from ares.control.execution.session import AgentSession
-from ares.control.execution.sessions import Sessions
 from ares.control.execution.transitions import JobChange, Outcome, SteppedDraft, Transitions, Written
 from ares.core import keys
 from ares.core.lifecycle import endings, graph, outputs
@@ -76,7 +76,7 @@ async def _publish_first(self: Reports, reports: Sequence[Report]) -> None:
     await _commit(self, reports)
 
 
-async def _acknowledge_first(self: Sessions, session: AgentSession) -> None:
+async def _acknowledge_first(self: ReportIntake, session: AgentSession) -> None:
     while True:
         await session.report_ready.wait()
         session.report_ready.clear()
@@ -121,7 +121,7 @@ MUTANTS = {
     "report-acknowledged-first": Mutant(
         "a report is acknowledged before it is durable",
         ("E11", "E4"),
-        replace(Sessions, "_commit_reports", _acknowledge_first),
+        replace(ReportIntake, "run", _acknowledge_first),
         case="refused-commit",
     ),
     "second-result-accepted": Mutant(

@@ -64,9 +64,17 @@ class SimulatedProcess:
         self._done: list[tuple[Callable[[Finished], None], Context]] = []
         self._finished: Finished | None = None
         self._killing = False
+        self._saved = 0
         machine.processes[self.pid] = self
         machine.recorder.add(
-            ProcessStarted(t=machine.recorder.now(), node=machine.node, job=self.job, fence=self.fence, rank=self.rank)
+            ProcessStarted(
+                t=machine.recorder.now(),
+                node=machine.node,
+                job=self.job,
+                fence=self.fence,
+                rank=self.rank,
+                resumed=env.get("ARES_RESTORE_ID", ""),
+            )
         )
         self._work = machine.loop.spawn(self.component, self._run(runs_s))
         self._guard: asyncio.TimerHandle | None = None
@@ -81,6 +89,7 @@ class SimulatedProcess:
             await asyncio.sleep(step)
             left -= step
             self._effect()
+            self._save()
         self._write_result()
         self.ends(f"exit {self._code}")
 
@@ -89,6 +98,20 @@ class SimulatedProcess:
         machine.recorder.add(
             Effect(t=machine.recorder.now(), node=machine.node, job=self.job, fence=self.fence, rank=self.rank)
         )
+
+    def _save(self) -> None:
+        """A checkpoint, as a program without the SDK leaves it; each names its attempt and its number."""
+        folder = self._launch.env.get("ARES_CHECKPOINT_DIR", "")
+        if not folder or not os.path.isdir(folder):
+            return
+        self._saved += 1
+        seq = max(self._saved, int(self._launch.env.get("ARES_RESTORE_SEQ", "0")) + self._saved)
+        with open(f"{folder}/{seq}.json", "w") as file:
+            json.dump({"step": 10 * seq, "stallS": 0.1, "takenAt": self._machine.clock.wall()}, file)
+        os.mkdir(f"{folder}/.new")
+        with open(f"{folder}/.new/state", "w") as file:
+            file.write(f"{self.job} {seq} by {self.fence}, rank {self.rank}")
+        os.rename(f"{folder}/.new", f"{folder}/{seq}")
 
     def _write_result(self) -> None:
         env = self._launch.env

@@ -13,9 +13,12 @@ from typing import Generic, TypeVar
 
 from ares.control.execution.enrolment import SessionRefused
 from ares.control.execution.sessions import Sessions
+from ares.control.execution.staging import Staging
+from ares.core.refusal import Refusal
 from ares.model.access import Principal
-from ares.model.link import AgentFrame, JoinReply, JoinRequest, ServerFrame
+from ares.model.link import AgentFrame, FetchPiece, FetchRequest, JoinReply, JoinRequest, ServerFrame
 from ares.ports.link import LinkBroken, LinkRefused
+from ares.ports.store import StoreError
 from ares.sim.world.clocks import Chance
 from ares.sim.world.loop import SimLoop, context_of
 
@@ -195,6 +198,26 @@ class SimLink:
     async def close(self) -> None:
         pass
 
+    async def fetch(self, credential: str, request: FetchRequest) -> AsyncIterator[FetchPiece]:
+        """`ports.link.FileLink`: files of checkpoints, through the replicas in turn."""
+        listeners = self._replicas()
+        self._turn += 1
+        listener, agent = listeners[self._turn % len(listeners)], f"node {self._node}"
+        await asyncio.sleep(self._network.delay_s * self._chance.random())
+        cut = any(self._network.cut(*way) for way in ((agent, listener.name), (listener.name, agent)))
+        if cut or listener.staging is None or self._loop.halted(listener.component):
+            await asyncio.sleep(_CONNECT_TIMEOUT_S)
+            raise LinkBroken(f"{listener.name} cannot be reached")
+        who = Principal(token_id=f"node-{self._node}", tenant="system", role="node", node=self._node)
+        try:
+            found = await listener.staging.fetch(who, request)
+            if isinstance(found, Refusal):
+                raise LinkRefused(found.message)
+            async for piece in found:
+                yield piece
+        except StoreError as error:
+            raise LinkBroken(f"the store does not answer: {error}") from None
+
 
 class Listener:
     """The port of a replica for agents. Without `sessions` the replica does not listen."""
@@ -202,3 +225,5 @@ class Listener:
     name: str
     component: str
     sessions: Sessions | None
+    # By which nodes read the files of checkpoints.
+    staging: Staging | None

@@ -90,9 +90,11 @@ class SimulatedNode:
         cards = tuple(Gpu(index=n, uuid=f"gpu-{n}", model="Mock", memory_mib=1024) for n in range(self.gpus))
         info = NodeInfo(name=self.name, cpu_milli=self._cpu_milli, memory_mib=4096, gpus=cards)
         self._executor = SimExecutor(self.machine, runs)
+        link = SimLink(self._loop, self._network, self._chance, self.name, self._replicas)
         return Agent(
             info=info,
-            link=SimLink(self._loop, self._network, self._chance, self.name, self._replicas),
+            link=link,
+            files=link,
             executor=self._executor,
             clock=self.clock,
             rng=self._chance,

@@ -13,6 +13,7 @@ from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.telemetry.null import NullTelemetry
 from ares.check.invariants.history import Fault, Frozen, Woken
 from ares.control.execution.sessions import Sessions
+from ares.control.execution.staging import Staging
 from ares.control.planner.messages import PlannerAnswer
 from ares.control.planner.mirror import Mirror
 from ares.control.replica import Replica
@@ -64,6 +65,7 @@ class Plane(Listener):
         self.component = ""
         self.replica: Replica | None = None
         self.sessions: Sessions | None = None
+        self.staging: Staging | None = None
         self.wire = StoreWire(loop, store, weather, chance, name)
 
     @property
@@ -102,12 +104,12 @@ class Plane(Listener):
         for loop in replica.loops().values():
             self._loop.spawn(self.component, loop)
         # From now on agents and clients can reach it.
-        self.sessions = replica.sessions
+        self.sessions, self.staging = replica.sessions, replica.staging
 
     def crash(self) -> None:
         self._recorder.add(Fault(t=self._recorder.now(), kind="crash", who=self.who, what="it is killed"))
         self._loop.kill(self.component)
-        self.replica = self.sessions = None
+        self.replica = self.sessions = self.staging = None
         self._break_streams()
 
     async def stop(self, lasts_s: float) -> None:

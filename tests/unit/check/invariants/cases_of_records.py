@@ -288,6 +288,30 @@ def an_attempt_resumes_from_another_digest(forge: Forge, wrong: bool) -> None:
     forge.process("j1", resumed="1.1/1/d9" if wrong else "1.1/1/d1")
 
 
+@case("E6", quiet=False)
+def a_checkpoint_after_the_loss_of_its_node(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    if wrong:
+        forge.lose("j1")
+    else:
+        said = {"by": "scheduler", "fence": "1.1", "data": {"rule": "drain"}}
+        fence = raised(forge.states["j1"]["fence"])
+        forge.step("j1", "preempted", said=said, phase="PREEMPTED", fence=fence, lingering=True)
+    forge.save("j1", 1, fence="1.1")
+
+
+@case("E6", quiet=False)
+def what_was_accepted_is_not_there(forge: Forge, wrong: bool) -> None:
+    running(forge)
+    forge.save("j1", 1)
+    forge.fail("j1")
+    forge.requeue("j1")
+    forge.bind("j1", "n1")
+    if not wrong:
+        forge.fault("blob-damage", "blobs")
+    forge.step("j1", "checkpoint-damaged")
+
+
 # ---- E23
 
 

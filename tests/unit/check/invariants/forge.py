@@ -312,8 +312,8 @@ class Forge:
     def save(self, job: str, seq: int, fence: str = "", sha256: str = "") -> None:
         """A checkpoint is accepted."""
         epoch, _, counter = (fence or fence_text(self.states[job]["fence"])).partition(".")
-        saved = {"fence": {"epoch": int(epoch), "counter": int(counter)}, "seq": seq, "sha256": sha256 or f"d{seq}"}
-        self.commit((f"/checkpoints/{self.states[job]['tenant']}/{job}", saved))
+        saved = {"fence": {"epoch": int(epoch), "counter": int(counter)}, "seq": seq, "manifest": sha256 or f"d{seq}"}
+        self.step(job, "checkpointed", said={"fence": f"{epoch}.{counter}"}, checkpoint=saved)
 
     def fault(self, kind: str, who: str, *, over: bool = False) -> None:
         self.events.append(Fault(t=self.t, kind=kind, who=who, over=over))

@@ -280,7 +280,7 @@ async def test_unknown_forgotten_and_others_jobs_are_the_same_answer() -> None:
         ({"needs": (Need(of=(Parent(job="b"),), k=2),)}, "need-invalid"),
         ({"needs": (Need(of=(Parent(job="b"), Parent(job="b"))),)}, "need-invalid"),
         ({"needs": (Need(job="a", each=True),)}, "need-invalid"),
-        ({"needs": (Need(job="a", on="checkpoint"),)}, "need-unsupported"),
+        ({"needs": (Need(job="a", at_step=5),)}, "need-invalid"),
         ({"needs": (Need(data="https://169.254.169.254/x"),)}, "need-invalid"),
         ({"needs": (Need(data="ares://datasets/x", job="a"),)}, "need-invalid"),
         ({"needs": tuple(Need(job=f"j{n}") for n in range(51))}, "needs-too-many"),

@@ -1,72 +1,70 @@
 """E6: a checkpoint never goes back, and an attempt resumes from the newest."""
 
-from typing import NamedTuple
-
 from ares.check.invariants.books import CommittedStep, LedgerBooks
-from ares.check.invariants.history import Event, ProcessStarted
-from ares.check.invariants.records import BOUND, Checkpoint, Fence, fence_of
+from ares.check.invariants.history import Event, Fault, ProcessStarted
+from ares.check.invariants.records import BOUND, Checkpoint, Fence, State, fence_of
 from ares.check.invariants.rule import Rule
 from ares.check.invariants.scene import Scene
 
-
-class _Saved(NamedTuple):
-    fence: Fence
-    seq: int
-    sha256: str
-
-    def __str__(self) -> str:
-        return f"{self.fence}/{self.seq}/{self.sha256}"
+# Of a fault that changes files which are kept: only then may one turn out to be damaged.
+DAMAGE = "blob-damage"
 
 
 class Checkpoints(Rule):
-    """A checkpoint is accepted from the attempt whose fence is valid; (fence, number) of those accepted only grows, so
-    a late or repeated report of the same attempt cannot roll it back. An attempt resumes from the newest that was
-    accepted before its grant, with the same digest, and from nothing when there was none."""
+    """A checkpoint is accepted from the attempt whose fence is valid, or was taken away just now by a preemption, while
+    a rank of it still holds its place. (fence, number) of those accepted only grows, so a late or repeated report of
+    the same attempt cannot roll it back. An attempt resumes from the newest that was accepted before its grant, with
+    the same digest, and from nothing when there was none. What was accepted is there: none is found damaged unless a
+    fault damaged it."""
 
     id = "E6"
     title = "a checkpoint never goes back"
-    hears = (ProcessStarted,)
-    notes = ("/checkpoints/",)
+    hears = (ProcessStarted, Fault)
 
     def __init__(self, books: LedgerBooks, scene: Scene) -> None:
         super().__init__(books, scene)
-        self._newest: dict[str, _Saved] = {}
         # What an attempt has to resume from.
-        self._before: dict[tuple[str, Fence], _Saved] = {}
+        self._before: dict[tuple[str, Fence], Checkpoint] = {}
+        self._damaging = False
 
     def step(self, step: CommittedStep) -> None:
-        saved = self._newest.get(step.job)
-        if saved is not None:
-            for entry in step.entries:
-                if entry.kind == "bound":
-                    self._before[step.job, fence_of(entry.fence)] = saved
-
-    def note(self, name: str, before: Checkpoint | None, after: Checkpoint | None) -> None:
+        before, after = step.before, step.after
         if after is None:
             return
+        newest = None if before is None else before.checkpoint
+        for entry in step.entries:
+            if entry.kind == "bound" and newest is not None:
+                self._before[step.job, fence_of(entry.fence)] = newest
+            if entry.kind == "checkpoint-damaged" and not self._damaging:
+                self.blame(step.job, f"attempt {entry.fence} found a checkpoint damaged, and nothing had damaged it")
+        if before is None or after.checkpoint == newest:
+            return
         self.tested += 1
-        saved = _Saved(after.fence, after.seq, after.sha256)
-        state = self.books.states.get(name)
-        if state is None or state.phase not in BOUND or state.fence != after.fence:
-            now = "is not kept" if state is None else f"is {state.phase} with fence {state.fence}"
-            self.blame(name, f"checkpoint {saved} was accepted, and the job {now}")
-        newest = self._newest.get(name)
-        if newest is not None and saved[:2] <= newest[:2]:
-            self.blame(name, f"checkpoint {saved} was accepted after {newest}")
-        else:
-            self._newest[name] = saved
+        saved = after.checkpoint
+        if saved is None:
+            self.blame(step.job, f"its checkpoint {newest} was forgotten")
+            return
+        if not _may_save(before, saved.fence):
+            now = f"is {before.phase} with fence {before.fence}"
+            self.blame(step.job, f"checkpoint {saved} was accepted, and the job {now}")
+        if newest is not None and (saved.fence, saved.seq) <= (newest.fence, newest.seq):
+            self.blame(step.job, f"checkpoint {saved} was accepted after {newest}")
 
     def hear(self, event: Event) -> None:
+        if isinstance(event, Fault):
+            self._damaging = self._damaging or event.kind == DAMAGE
+            return
         assert isinstance(event, ProcessStarted)
         saved = self._before.get((event.job, fence_of(event.fence)))
         if saved is None and not event.resumed:
             return
         self.tested += 1
-        if event.resumed != ("" if saved is None else str(saved)):
+        if event.resumed != ("" if saved is None else str(saved)) and not self._damaging:
             self.blame(event.job, f"attempt {event.fence} resumes from {event.resumed or 'nothing'}, not from {saved}")
 
-    def restored(self) -> None:
-        kept = self.books.checkpoints
-        self._newest = {
-            job: _Saved(checkpoint.fence, checkpoint.seq, checkpoint.sha256) for job, checkpoint in kept.items()
-        }
+
+def _may_save(state: State, fence: Fence) -> bool:
+    if state.phase in BOUND:
+        return fence == state.fence
+    revoked = Fence(state.fence.epoch, state.fence.counter - 1)
+    return state.phase == "PREEMPTED" and state.lingering and fence == revoked

@@ -145,18 +145,18 @@ class Released(Rule):
 
     def _condition(self, need: Condition, state: State) -> _Found:
         names = list(_named(need, state))
-        each = [self._parent(name, need.on) for name in names]
+        each = [self._parent(name, need.on, need.at_step or 0) for name in names]
         wanted = need.k or len(names)
         if each.count("met") >= wanted:
             return "met"
         return "impossible" if len(names) - each.count("impossible") < wanted else "open"
 
-    def _parent(self, name: str, on: str) -> _Found:
+    def _parent(self, name: str, on: str, at_step: int) -> _Found:
         array = self.books.arrays.get(name)
         if array is None:
             state = self.books.states.get(name)
-            return self._missing(name) if state is None else self._task(state, on)
-        tasks = [self._task(task, on) for task in self.books.states.values() if task.array == name]
+            return self._missing(name) if state is None else self._task(state, on, at_step)
+        tasks = [self._task(task, on, at_step) for task in self.books.states.values() if task.array == name]
         if on == "failure":
             ended = [task.phase in ENDED for task in self.books.states.values() if task.array == name]
             if len(ended) < array.tasks or not all(ended):
@@ -171,7 +171,7 @@ class Released(Rule):
         array = self.books.arrays.get(name.rpartition("_")[0])
         return "impossible" if array is None or array.expanded else "open"
 
-    def _task(self, state: State, on: str) -> _Found:
+    def _task(self, state: State, on: str, at_step: int) -> _Found:
         ended = state.phase in ENDED
         match on:
             case "success":
@@ -180,6 +180,8 @@ class Released(Rule):
                 met = state.phase in ("FAILED", "UNKNOWN")
             case "start":
                 met = state.id in self._ran
+            case "checkpoint":
+                met = state.checkpoint is not None and state.checkpoint.step >= at_step
             case _:
                 met = ended
         return "met" if met else "impossible" if ended else "open"

@@ -107,10 +107,11 @@ def holders(trial: Trial, going: set[str]) -> Iterator[EvictionCandidate]:
             (rows[place.node], _freed(holding, n)) for n, place in enumerate(holding.placements) if place.node in rows
         )
         ran_s = max(0.0, trial.now - holding.since)
+        unsaved_s = ran_s if holding.saved_at is None else max(0.0, min(ran_s, trial.now - holding.saved_at))
         ago = None if holding.preempted_at is None else max(0.0, trial.now - holding.preempted_at)
         held = holding.held
         yield EvictionCandidate(
-            holding.job, holding.level, holding.account, held.gpu_milli, held.cpu_milli, ran_s, ran_s,
+            holding.job, holding.level, holding.account, held.gpu_milli, held.cpu_milli, ran_s, unsaved_s,
             holding.preemptions, ago, holding.preemptible, at,
         )  # fmt: skip
 

@@ -167,6 +167,7 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("Leaving", placed(state.leaving)),
         ("Kept", _hold(detail)),
         ("Preemption", _yields(detail, now)),
+        ("Checkpoint", _checkpoints(detail, now)),
         ("Decision", _decision(events)),
         ("Run time", run_time(state, now)),
         ("Planned", "" if state.planned_s is None else f"{duration(state.planned_s)}, by what was known at its start"),
@@ -316,6 +317,17 @@ def _yields(detail: "JobDetail", now: float) -> str:
         f"{state.preemptions} so far{last}: ares why-preempted {state.id}" if state.preemptions else "",
     )
     return "; ".join(part for part in parts if part)
+
+
+def _checkpoints(detail: "JobDetail", now: float) -> str:
+    """Its newest checkpoint, and what it loses without one."""
+    newest, policy = detail.state.checkpoint, detail.spec.checkpoint
+    if newest is None:
+        return "" if policy is None else "none yet"
+    size, ago = f"{newest.size:,} bytes", duration(max(0.0, now - newest.taken_at))
+    said = f"step {newest.step:,}, {size}, {ago} ago: ares checkpoints {detail.state.id}"
+    damaged = len(detail.state.damaged)
+    return f"{said}; {damaged} damaged" if damaged else said
 
 
 def _hold(detail: "JobDetail") -> str:

@@ -2,7 +2,7 @@
 
 from ares.api.decisions import Explanation, PlanAnswer, ReplayAnswer
 from ares.api.identity import NewToken
-from ares.api.jobs import JobDetail, JobPage, LogMatches, OutputList, SubmitBody
+from ares.api.jobs import CheckpointList, JobDetail, JobPage, LogMatches, OutputList, SubmitBody
 from ares.api.nodes import ClusterView, GpuMap, NodeView, Overview
 from ares.api.telemetry.traces import JobTrace
 from ares.api.usage import UsageReport
@@ -35,7 +35,7 @@ from ares.edge.rest.bodies import (
     TraceQuery,
     UsageQuery,
 )
-from ares.edge.rest.handlers import decisions, events, jobs, logs, outputs, platform, predictions, submit
+from ares.edge.rest.handlers import checkpoints, decisions, events, jobs, logs, outputs, platform, predictions, submit
 from ares.edge.rest.handlers.predictions import SlaList
 from ares.edge.rest.http.operation import PUBLIC, Body, Operation, Socket
 from ares.edge.rest.http.problems import ADMISSION_CODES, QUOTA_CODES
@@ -167,6 +167,11 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "listOutputs", "GET", "/jobs/{id}/outputs", "outputs:read", "The files of the job's committed result.",
         outputs.list_outputs, {200: (JSON, OutputList)}, NoQuery,
+    ),
+    Operation(
+        "listCheckpoints", "GET", "/jobs/{id}/checkpoints", "outputs:read",
+        "The checkpoints of the job that are kept, the newest first.", checkpoints.list_checkpoints,
+        {200: (JSON, CheckpointList)}, NoQuery,
     ),
     Operation(
         "getOutput", "GET", "/jobs/{id}/outputs/{path}", "outputs:read",

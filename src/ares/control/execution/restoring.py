@@ -1,0 +1,98 @@
+"""Checkpoints for attempts: an agent reads those of a job that runs on its node, and of no other."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from ares.control.state.checkpoint_cleanup import checkpoints_of
+from ares.control.state.view import View
+from ares.core.lifecycle.ranks import place_of
+from ares.core.refusal import Refusal
+from ares.model.access import Principal
+from ares.model.base import CheckpointRef
+from ares.model.checkpoint import CheckpointAsk, CheckpointPart, CheckpointRecord, RestorableCheckpoint
+from ares.model.link import FetchPiece, FetchRequest
+from ares.model.state import BOUND, JobState
+from ares.ports.blobs import Blobs
+from ares.ports.store import Store
+from ares.ports.telemetry import Telemetry
+
+_PIECE_BYTES = 1 << 20
+_encode = msgspec.json.Encoder().encode
+_NOT_GRANTED = Refusal(code="forbidden", message="no attempt on this node has this checkpoint", reason="not_granted")
+
+
+class Restoring:
+    """One for all agents of a replica."""
+
+    def __init__(self, store: Store, view: View, blobs: Blobs, telemetry: Telemetry) -> None:
+        self._store = store
+        self._view = view
+        self._blobs = blobs
+        self._telemetry = telemetry
+
+    async def fetch(
+        self, who: Principal, asked: FetchRequest, ask: CheckpointAsk
+    ) -> AsyncIterator[FetchPiece] | Refusal:
+        """What an attempt may go on from, the newest first, or bytes of one file."""
+        state = self._granted(who, asked)
+        if state is None:
+            # The grant may have come to another replica a moment ago.
+            await self._view.catch_up()
+            state = self._granted(who, asked)
+        if state is None:
+            return _NOT_GRANTED
+        if ask.checkpoint is None or ask.sha256 is None:
+            records = await checkpoints_of(self._store, state.tenant, state.id)
+            return _listed(_restorable(records, state, asked.rank))
+        ref = CheckpointRef(job=state.id, tenant=state.tenant, fence=ask.checkpoint.fence, seq=ask.checkpoint.seq)
+        return self._bytes(ref, ask.sha256, ask.offset, ask.length)
+
+    def _granted(self, who: Principal, asked: FetchRequest) -> JobState | None:
+        """The job, if the attempt is its current one and has this rank on the caller's node."""
+        entry = self._view.entries.get(asked.ref.job)
+        if entry is None:
+            return None
+        state = entry.state
+        place = place_of(state.placements, asked.rank)
+        granted = state.phase in BOUND and state.fence == asked.ref.fence and state.tenant == asked.ref.tenant
+        return state if granted and place is not None and place.node == who.node else None
+
+    async def _bytes(self, ref: CheckpointRef, sha256: str, offset: int, length: int) -> AsyncIterator[FetchPiece]:
+        end = offset + length
+        while offset < end:
+            try:
+                data = await self._blobs.read(ref, sha256, offset, min(_PIECE_BYTES, end - offset))
+            except FileNotFoundError:
+                yield FetchPiece(sha256=sha256, data=b"", trouble="it is not kept any more")
+                return
+            except (OSError, ValueError) as error:
+                yield FetchPiece(sha256=sha256, data=b"", trouble=f"it cannot be read: {error}")
+                return
+            if not data:
+                return
+            self._telemetry.count("ares_restored_bytes_total", len(data))
+            yield FetchPiece(sha256=sha256, data=data)
+            offset += len(data)
+
+
+def _restorable(records: list[CheckpointRecord], state: JobState, rank: int) -> list[RestorableCheckpoint]:
+    """Without those that are known to be damaged. All ranks of a gang go on from the same."""
+    return [
+        RestorableCheckpoint(
+            pointer=record.pointer, parts=_parts(record, len(state.placements), rank), ranks=len(record.parts)
+        )
+        for record in reversed(records)
+        if record.pointer.id not in state.damaged and record.pointer.fence < state.fence
+    ]
+
+
+def _parts(record: CheckpointRecord, ranks: int, rank: int) -> tuple[CheckpointPart, ...]:
+    if len(record.parts) != ranks:
+        return record.parts
+    own = tuple(part for part in record.parts if part.rank == rank)
+    return own or record.parts
+
+
+async def _listed(found: list[RestorableCheckpoint]) -> AsyncIterator[FetchPiece]:
+    yield FetchPiece(sha256="", data=_encode(found))
