@@ -5,13 +5,11 @@ from collections import defaultdict
 from typing import Final
 
 from ares.agent.link.mailbox import Mailbox
-from ares.agent.transfer.transfers import Transfers
+from ares.agent.transfer.transfers import WORTH_BYTES, Transfers
 from ares.core.transfer.leases import LEASE_EVERY_S
 from ares.model.quota import NodeMoves, TenantMoves
 from ares.ports.clock import Clock
 
-# Less in a second is not worth a message.
-_WORTH_BYTES: Final = 1 << 20
 _FLOWS_MAX: Final = 1000
 
 
@@ -45,7 +43,7 @@ class MoveReports:
         flows = [
             TenantMoves(tenant=tenant, kind=kind, moved=int(size / over_s), waiting=waiting[tenant, kind])
             for tenant, kind in dict.fromkeys((*moved, *waiting))
-            if (size := moved.get((tenant, kind), 0)) >= _WORTH_BYTES * over_s or waiting[tenant, kind]
+            if (size := moved.get((tenant, kind), 0)) >= WORTH_BYTES * over_s or waiting[tenant, kind]
         ]
         flows.sort(key=lambda flow: -flow.moved - flow.waiting)
         breakers = self._transfers.breakers()[:_FLOWS_MAX]

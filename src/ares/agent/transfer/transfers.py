@@ -23,6 +23,8 @@ CONTROL_PLANE: Final = "control-plane"
 # How long a thread waits before it looks whether its bytes are still wanted.
 _LOOK_S: Final = 0.25
 _BREAKERS_MAX: Final = 1000
+# Less in a second is not worth a word.
+WORTH_BYTES: Final = 1 << 20
 
 
 class _Asker:
@@ -48,7 +50,7 @@ class Transfers:
         self._asked = asyncio.Event()
         # Jobs that wait for an endpoint which is left alone.
         self._paused: dict[str, str] = {}
-        # Called when bytes begin to wait or to pass.
+        # Called when bytes begin to wait, or many have passed.
         self.heed: Callable[[], None] = lambda: None
 
     # ---- bytes
@@ -126,8 +128,9 @@ class Transfers:
 
     def count(self, tenant: str, kind: TransferKind, size: int) -> None:
         """Bytes of a tenant that need not wait have passed."""
-        self._moved[tenant, kind] = self._moved.get((tenant, kind), 0) + size
-        self.heed()
+        self._moved[tenant, kind] = total = self._moved.get((tenant, kind), 0) + size
+        if total >= WORTH_BYTES:
+            self.heed()
 
     async def _pump(self) -> None:
         """Grants pieces while any are asked for."""
