@@ -6,6 +6,7 @@ manifest a version of a dataset is the record, written last, in a transaction th
 
 import asyncio
 import hashlib
+from collections import OrderedDict
 from collections.abc import Iterator
 
 import msgspec
@@ -45,6 +46,8 @@ log = structlog.get_logger()
 DATASET_BYTES_MAX = 1 << 40
 _LENGTH_BYTES = 4
 _JOBS_NAMED = 5
+# Versions whose parts are remembered; each takes some 150 bytes per part.
+_KNOWN_MAX = 4
 
 
 class Datasets:
@@ -70,6 +73,8 @@ class Datasets:
         self._clock = clock
         self._rng = rng
         self._bytes_max = bytes_max
+        # Parts of versions that were downloaded last, by tenant and digest.
+        self._known: OrderedDict[tuple[str, str], dict[str, int]] = OrderedDict()
 
     # ---- reading
 
@@ -96,11 +101,10 @@ class Datasets:
 
     async def parts(self, who: Principal, name: str, version: str, wanted: tuple[str, ...]) -> bytes | Refusal:
         """The first of these parts, as many as one answer holds: each as its length in four bytes and its bytes."""
-        raw = await self.manifest(who, name, version)
-        if isinstance(raw, Refusal):
-            return raw
+        sizes = await self._sizes(who, name, version)
+        if isinstance(sizes, Refusal):
+            return sizes
         assert self._files is not None, "the manifest was read"
-        sizes = await asyncio.to_thread(_sizes, raw, self._bytes_max)
         found, total = list[bytes](), 0
         for sha256 in wanted:
             if sha256 not in sizes:
@@ -115,6 +119,22 @@ class Datasets:
                 return _lost(name)
             found += (len(data).to_bytes(_LENGTH_BYTES), data)
         return b"".join(found)
+
+    async def _sizes(self, who: Principal, name: str, version: str) -> dict[str, int] | Refusal:
+        """Of all parts of a version. Its manifest is not read again for every request of a download."""
+        found = await self._found(who.tenant, name)
+        if isinstance(found, Refusal) or found.version(version) is None:
+            return found if isinstance(found, Refusal) else no_version(found, version)
+        sizes = self._known.pop((who.tenant, version), None)
+        if sizes is None:
+            raw = await self.manifest(who, name, version)
+            if isinstance(raw, Refusal):
+                return raw
+            sizes = await asyncio.to_thread(_sizes, raw, self._bytes_max)
+        self._known[who.tenant, version] = sizes
+        if len(self._known) > _KNOWN_MAX:
+            self._known.popitem(last=False)
+        return sizes
 
     def _of(self, tenant: str) -> Iterator[DatasetRecord]:
         return (record for record in self._view.kept.datasets.values() if record.tenant == tenant)
