@@ -18,6 +18,7 @@ from msgspec import Meta
 from ares.adapters.store.open import FORMS
 from ares.app.sections import (
     AuthConfig,
+    AutoscaleConfig,
     GrpcConfig,
     ImagesConfig,
     PythonConfig,
@@ -190,6 +191,7 @@ class Config(Section, frozen=True):
     node: NodeConfig = NodeConfig()
     auth: AuthConfig = AuthConfig()
     secrets: SecretsConfig = SecretsConfig()
+    autoscale: AutoscaleConfig = AutoscaleConfig()
 
     @property
     def own_paths(self) -> tuple[Path, ...]:
@@ -315,7 +317,7 @@ _LISTS = frozenset(
         *_IMAGE_LISTS,
     }
 )
-MAPS = frozenset({"node.labels", "node.devices", "auth.oidc"})
+MAPS = frozenset({"node.labels", "node.devices", "auth.oidc", "autoscale.pools"})
 
 
 def _from_text(dotted: str, text: str, source: str) -> Any:

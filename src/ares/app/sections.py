@@ -6,8 +6,10 @@ import msgspec
 from msgspec import Meta
 
 from ares.model.access import Algorithm
-from ares.model.base import Slug
+from ares.model.base import LabelKey, LabelValue, Slug
 from ares.model.isolation import Isolation
+from ares.model.job import GpuModel
+from ares.model.scaling import INSTANCES_MAX, MachineShape, PoolName, ScalingPool
 
 HostPath = Annotated[str, Meta(max_length=4096, pattern=r"^/[^\x00-\x1f\x7f]*$(?!\n)")]
 RegistryName = Annotated[
@@ -48,6 +50,46 @@ class SecretsConfig(Section, frozen=True):
 class SchedulerConfig(Section, frozen=True):
     # Processes that make plans, each for some of the jobs.
     planners: Annotated[int, Meta(ge=1, le=16)] = 1
+
+
+class ScalingConfig(Section, frozen=True):
+    """A pool that grows and shrinks by itself, see docs/guides/autoscaling.md. The fields are those of
+    `model.scaling.ScalingPool` and of its shape."""
+
+    cpu_milli: Annotated[int, Meta(ge=100, le=4_096_000)]
+    memory_mib: Annotated[int, Meta(ge=64, le=64 * 1024 * 1024)]
+    gpus: Annotated[int, Meta(ge=0, le=64)] = 0
+    gpu_model: GpuModel | None = None
+    gpu_memory_mib: Annotated[int, Meta(ge=0, le=16 * 1024 * 1024)] = 0
+    labels: dict[LabelKey, LabelValue] = {}
+    provider: Slug = "process"
+    nodes_min: Annotated[int, Meta(ge=0, le=INSTANCES_MAX)] = 0
+    nodes_max: Annotated[int, Meta(ge=1, le=INSTANCES_MAX)] = 1
+    after_s: Annotated[float, Meta(ge=0.0, le=86_400.0)] = 30.0
+    idle_s: Annotated[float, Meta(ge=1.0, le=86_400.0)] = 600.0
+    node_hour: Annotated[float, Meta(ge=0.0, le=1e9)] = 0.0
+    budget_hour: Annotated[float, Meta(ge=0.0, le=1e12)] = 0.0
+    launch_s: Annotated[float, Meta(ge=1.0, le=86_400.0)] = 300.0
+    register_s: Annotated[float, Meta(ge=1.0, le=86_400.0)] = 900.0
+    backoff_s: Annotated[float, Meta(ge=0.1, le=86_400.0)] = 300.0
+    backoff_max_s: Annotated[float, Meta(ge=0.1, le=86_400.0)] = 1800.0
+
+
+class AutoscaleConfig(Section, frozen=True):
+    # By the name of the pool: [autoscale.pools.NAME].
+    pools: dict[PoolName, ScalingConfig] = {}
+    # More of the configuration of agents that the process provider starts, as "key=value".
+    agent_settings: tuple[str, ...] = ()
+
+    @property
+    def scaling(self) -> tuple[ScalingPool, ...]:
+        return tuple(_scaling(name, pool) for name, pool in self.pools.items())
+
+
+def _scaling(name: str, config: ScalingConfig) -> ScalingPool:
+    given = msgspec.structs.asdict(config)
+    shape = {field.name: given.pop(field.name) for field in msgspec.structs.fields(MachineShape)}
+    return ScalingPool(name=name, shape=MachineShape(**shape), **given)
 
 
 class OidcConfig(Section, frozen=True):

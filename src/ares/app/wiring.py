@@ -32,6 +32,7 @@ from ares.adapters.witness import DecidingLock
 from ares.app import audit, plugins
 from ares.app.authority import Serving, authority_files, authority_of, has_tls
 from ares.app.config import Config
+from ares.app.providers import providers_of
 from ares.control.replica import Replica
 from ares.control.replica_terms import Ports, ReplicaTerms
 from ares.control.state.ids import base32
@@ -102,7 +103,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         rules=CelRules(), notifier=_notifier(config, clock),
         provider_keys=provider_keys(config, clock),
         vault=EnvelopeVault(FileRing(config.secrets_path)),
-        disk=Disks(written(config)), audit=audit.ports_of(config, rng),
+        disk=Disks(written(config)), audit=audit.ports_of(config, rng), providers=providers_of(config),
     )  # fmt: skip
     deciding = _deciding_lock(config)
     terms = ReplicaTerms(
@@ -129,6 +130,8 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         certificate_s=config.agents.certificate_s,
         # Before anything reads a profile: its names must be known then. The planning process enters them.
         plugins=plugins.load(apart=True),
+        scaling=config.autoscale.scaling,
+        agent_servers=(f"{config.agents.host}:{config.agents.port}",),
     )
     return Assembled(Replica(ports, terms), telemetry, kept, planning, deciding)
 

@@ -14,6 +14,8 @@ from ares.control.access.machines import MachineAuthority
 from ares.control.access.tenants import Tenants
 from ares.control.access.tokens import Tokens
 from ares.control.access.users import Users
+from ares.control.autoscale.autoscaler import Autoscaler
+from ares.control.autoscale.standing import ScalingState
 from ares.control.execution.checkpoint_intake import CheckpointIntake
 from ares.control.execution.enrolment import Enrolment
 from ares.control.execution.handover import Handover
@@ -242,6 +244,11 @@ class Replica:
             self.book, Records(store, view), view, planner, self.windows, clock, ports.rng, telemetry
         )
         self.tally = PendingMetrics(planner, clock, telemetry)
+        self.scaling = ScalingState(store, view, planner, clock, terms.scaling)
+        self.autoscaler = Autoscaler(
+            store, view, self.scaling, self.nodes, self.tokens, ports.providers, terms.agent_servers, clock, ports.rng,
+            telemetry,
+        )  # fmt: skip
 
     def _telling(self, ports: Ports, terms: ReplicaTerms) -> None:
         store, clock, telemetry = ports.store, ports.clock, ports.telemetry
@@ -364,4 +371,5 @@ class Replica:
             self.time.lead(guard),
             self.budget_watch.run(),
             self.delivery.run(guard),
+            self.autoscaler.run(guard),
         )

@@ -1,6 +1,6 @@
 """What a replica is built from: where it meets the world, and what it is told about itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ares.control.execution.log_intake import LOG_BYTES_MAX
 from ares.control.execution.sessions import ACK_WITHIN_S
@@ -14,6 +14,7 @@ from ares.control.submit.projects import PROJECT_BYTES_MAX
 from ares.core.access.certificates import LIFE_S
 from ares.model.access import Provider
 from ares.model.link import StoreLock
+from ares.model.scaling import ScalingPool
 from ares.model.timing import DEFAULT, Timing
 from ares.ports.audit import AuditPorts
 from ares.ports.blobs import Blobs
@@ -21,6 +22,7 @@ from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock, Rng
 from ares.ports.disk import Disk, Reserves
 from ares.ports.logs import Logs
+from ares.ports.machines import MachineProvider, Providers
 from ares.ports.notify import Notifier
 from ares.ports.planning import DecisionLog, Planning
 from ares.ports.policy import CompiledRules
@@ -60,6 +62,8 @@ class Ports:
     reserves: Reserves | None = None
     # None: nothing is recorded.
     audit: AuditPorts | None = None
+    # Where machines are bought, by name.
+    providers: Providers = field(default_factory=dict[str, MachineProvider])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,9 @@ class ReplicaTerms:
     # Of what one rank of an attempt writes.
     log_bytes_max: int = LOG_BYTES_MAX
     timing: Timing = DEFAULT
+    # Pools that grow and shrink by themselves, and where agents of bought machines find this server.
+    scaling: tuple[ScalingPool, ...] = ()
+    agent_servers: tuple[str, ...] = ()
     # Identity providers that are trusted.
     providers: tuple[Provider, ...] = ()
     plugins: Loaded = NO_PLUGINS

@@ -44,6 +44,9 @@ CHECKPOINTS = "/checkpoints/"
 SEALING = "/sealing/"
 PROFILES = "/profiles/"
 RESERVATIONS = "/reservations/"
+# Machines that were bought, and whether a pool may buy any.
+INSTANCES = "/instances/"
+SCALING = "/scaling/"
 POLICIES = "/policies/"
 # Every version of each policy that is kept.
 POLICY_HISTORY = "/policy-history/"
@@ -198,6 +201,14 @@ def progress(tenant: str, job_id: str) -> str:
 
 def profile(version: int) -> str:
     return f"{PROFILES}{version:010d}"
+
+
+def instance(instance_id: str) -> str:
+    return f"{INSTANCES}{instance_id}"
+
+
+def scaling(pool: str) -> str:
+    return f"{SCALING}{pool}"
 
 
 def reservation(name: str) -> str:

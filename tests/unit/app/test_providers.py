@@ -1,85 +1,128 @@
-"""Identity providers in the configuration, and tenants of an installation that had none."""
+"""Providers of machines: those that pools name, and what is wrong with them said at the start."""
 
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-import msgspec
 import pytest
 
-from ares.app import server
-from ares.app.config import AgentsConfig, Config, ConfigError, HttpConfig, StoreConfig, load
-from ares.app.wiring import ControlPlane
-from ares.control.access.users import UserWish
-from ares.core import keys
-from ares.core.access import tokens
-from ares.model.access import Principal, TokenRecord
-from ares.ports.store import Put
-from tests.oidc import running
+from ares.adapters.machines.process import ProcessMachines
+from ares.app.config import Config, ConfigError, load
+from ares.app.providers import providers_of
+from ares.model.scaling import MachineShape
+from ares.ports.machines import NotProvided, ProviderUnknown, WantedMachine
 
-GOOD = """
-[auth.oidc.corp]
-issuer = "https://login.example.com"
-audience = "ares"
-jwks_url = "https://login.example.com/keys"
-"""
+ROOT = Path(__file__).parents[3]
+WANT = WantedMachine("tok1", "gold", "gold-tok1", MachineShape(cpu_milli=2000, memory_mib=512), ("h:1",), "join-me")
 
 
-def write(tmp_path: Path, text: str) -> Path:
+def config(tmp_path: Path, **pool: Any) -> Config:
     file = tmp_path / "ares.toml"
-    file.write_text(text)
-    return file
+    lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in pool.items())
+    file.write_text(f"[autoscale.pools.gold]\n{lines}\n")
+    return load(file, {"home": str(tmp_path)}, {})
 
 
-def test_a_provider_is_read_and_overridden(tmp_path: Path) -> None:
-    more = 'create = true\ntenant = "lab"\nrole_claim = "groups"\nroles = { "ml.admins" = "tenant-admin" }\n'
-    env = {
-        "HOME": str(tmp_path),
-        "ARES_AUTH__OIDC__CORP__AUDIENCE": "other",
-        "ARES_AUTH__OIDC__CORP__ALGORITHMS": "ES256, EdDSA",
-    }
-    (corp,) = load(write(tmp_path, GOOD + more), {}, env).providers
-    assert (corp.name, corp.audience, corp.algorithms) == ("corp", "other", ("ES256", "EdDSA"))
-    assert corp.roles == {"ml.admins": "tenant-admin"}
+def test_a_pool_is_read_and_its_provider_found(tmp_path: Path) -> None:
+    made = config(tmp_path, cpu_milli=2000, memory_mib=512, nodes_max=4, idle_s=60)
+    (pool,) = made.autoscale.scaling
+    assert (pool.name, pool.shape.cpu_milli, pool.nodes_max, pool.idle_s, pool.after_s) == ("gold", 2000, 4, 60.0, 30.0)
+    assert isinstance(providers_of(made)["process"], ProcessMachines)
+    assert providers_of(load(None, {"home": str(tmp_path / "none")}, {})) == {}
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [('algorithms = ["HS256"]', "HS256"), ('algorithms = ["none"]', "none"), ("algorithms = []", "length"),
-     ("create = true", "where new users go"), ('role_claim = "groups"', "go together"), ('role = "node"', "node"),
-     ('device_url = "https://login.example.com/d"', "client_id, device_url and token_url"),
-     ('device_url = "http://login.example.com/d"', "not an https"), ('secret = "x"', "secret"),
-     (GOOD.replace("corp", "again"), "configured twice")],
-)  # fmt: skip
-def test_a_mistake_in_a_provider_is_named(tmp_path: Path, more: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        load(write(tmp_path, GOOD + more), {}, {"HOME": str(tmp_path)})
+@pytest.mark.parametrize("wrong", [{"cpu_milli": 1}, {"nodes_max": 0}, {"colour": "red"}, {"memory_mib": "much"}])
+def test_a_value_out_of_bounds_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        config(tmp_path, **{"cpu_milli": 2000, "memory_mib": 512, **wrong})
 
 
-def test_keys_are_fetched_over_https_only(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"jwks_url .http:.* is not an https:"):
-        load(write(tmp_path, GOOD.replace('url = "https', 'url = "http')), {}, {"HOME": str(tmp_path)})
+def test_a_provider_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
+    made = config(tmp_path, cpu_milli=2000, memory_mib=512, provider="moon")
+    with pytest.raises(ConfigError, match="no provider 'moon'"):
+        providers_of(made, lambda group: [])
+    broken = SimpleNamespace(name="moon", load=lambda: 1 / 0)
+    with pytest.raises(ConfigError, match="ZeroDivisionError"):
+        providers_of(made, lambda group: [broken])
 
 
-async def test_a_server_takes_its_providers_word_and_gives_old_tenants_a_record(tmp_path: Path) -> None:
-    with running() as idp:
-        auth = {"oidc": {"corp": {"issuer": idp.url, "audience": "ares", "jwks_url": f"{idp.url}/keys"}}}
-        config = msgspec.convert({"home": str(tmp_path), "auth": auth}, Config)
-        config = msgspec.structs.replace(
-            config, http=HttpConfig(port=0), agents=AgentsConfig(port=0), store=StoreConfig(url="memory:")
+# ---- the example of a cloud
+
+
+class Cloud(BaseHTTPRequestHandler):
+    machines: dict[str, dict[str, Any]] = {}
+    refuses = 0
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.refuses:
+            self._answer(self.refuses, {"message": "no capacity"})
+            return
+        handle = f"i-{body['clientToken']}"
+        self.machines.setdefault(
+            handle, {"id": handle, "tags": body["tags"], "createdAt": 5.0, "data": body["userData"]}
         )
-        plane = ControlPlane(config)
-        try:
-            await plane.start()
-            replica = plane.assembled.replica
-            old = TokenRecord(id="0123456789", sha256=tokens.digest("x"), tenant="veterans", role="viewer")
-            await replica.view._store.txn([], [Put(keys.token(old.id), msgspec.json.encode(old))])  # pyright: ignore[reportPrivateUsage]
-            await replica.view.catch_up()
-            for _ in range(2):
-                await server._leave_token(plane, config)  # pyright: ignore[reportPrivateUsage]
-            assert set(replica.view.kept.tenants) == {"default", "veterans"}
-            admin = Principal(token_id="root", tenant="default", role="admin")
-            await replica.users.create(admin, "veterans", UserWish(name="ada", role="viewer", identity=idp.identity()))
-            who = await replica.tokens.authenticate(idp.token())
-            assert isinstance(who, Principal)
-            assert (who.tenant, who.user) == ("veterans", "ada")
-        finally:
-            await plane.stop()
+        self._answer(201, self.machines[handle])
+
+    def do_GET(self) -> None:
+        self._answer(200, {"instances": list(self.machines.values())})
+
+    def do_DELETE(self) -> None:
+        self.machines.pop(self.path.rpartition("/")[2], None)
+        self._answer(204, {})
+
+    def _answer(self, status: int, body: dict[str, Any]) -> None:
+        data = b"" if status == 204 else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *said: object) -> None:
+        pass
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Cloud]]:
+    class Fresh(Cloud):
+        machines: dict[str, dict[str, Any]] = {}
+
+    server = HTTPServer(("127.0.0.1", 0), Fresh)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("EXAMPLE_CLOUD_URL", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.syspath_prepend(str(ROOT / "plugins" / "example" / "src"))
+    yield Fresh
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    sys.modules.pop("ares_example.cloud", None)
+
+
+def test_the_example_of_a_cloud_keeps_the_contract(cloud: type[Cloud]) -> None:
+    from ares_example.cloud import ExampleCloud  # pyright: ignore[reportMissingImports]
+
+    provider: Any = ExampleCloud(cluster="lab")
+
+    async def use() -> None:
+        assert await provider.create(WANT) == "i-tok1"
+        # The same token, the same machine.
+        assert await provider.create(WANT) == "i-tok1"
+        (listed,) = await provider.machines()
+        assert (listed.id, listed.handle, listed.at) == ("tok1", "i-tok1", 5.0)
+        assert "join-me" in cloud.machines["i-tok1"]["data"]
+        await provider.delete(["tok1", "never-was"])
+        assert await provider.machines() == []
+        cloud.refuses = 409
+        assert await provider.create(WANT) == NotProvided("no capacity")
+        cloud.refuses = 503
+        with pytest.raises(ProviderUnknown):
+            await provider.create(WANT)
+
+    asyncio.run(use())

@@ -87,6 +87,11 @@ _SCHEDULER: Final[dict[str, Metric]] = {
     "ares_pending_jobs": Metric("gauge", "Jobs waiting for a place, by the reason.", ("reason",), 64),
     "ares_pending_gpus": Metric("gauge", "GPUs that waiting jobs ask for."),
     "ares_reservations_total": Metric("counter", "Changes of reservations, by the state they entered.", ("state",)),
+    "ares_autoscale_instances": Metric(
+        "gauge", "Machines that were bought, by pool and state.", ("pool", "state"), 256
+    ),
+    "ares_autoscale_bought_total": Metric("counter", "Machines bought, by pool.", ("pool",), 64),
+    "ares_autoscale_strangers_total": Metric("counter", "Machines without a record that were deleted."),
     "ares_reserved_gpus": Metric("gauge", "GPUs booked by reservations, by their state.", ("state",)),
     "ares_profile_version": Metric("gauge", "Version of the profile that scheduling goes by."),
 }  # fmt: skip

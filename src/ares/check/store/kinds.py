@@ -21,6 +21,7 @@ from ares.model.policy import PolicyRecord
 from ares.model.profile import ProfileRecord
 from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord, TransferRecord
 from ares.model.reservation import Reservation
+from ares.model.scaling import InstanceRecord, ScalingSwitch
 from ares.model.secret import SecretRecord
 from ares.model.state import (
     ArrayRecord,
@@ -212,6 +213,8 @@ AUDIT_KEYS = RecordKind("/audit-keys/", AuditKey, _field("id"))
 LEADERS = RecordKind("/leader/", LeaderRecord, _any)
 PROFILES = RecordKind("/profiles/", ProfileRecord, _version)
 RESERVATIONS = RecordKind("/reservations/", Reservation, _field("name"))
+INSTANCES = RecordKind("/instances/", InstanceRecord, _field("id"))
+SCALING = RecordKind("/scaling/", ScalingSwitch, _field("pool"))
 # Not JSON: the name of the reservation that was booked last.
 BOOKINGS = RecordKind("/bookings", bytes, _any)
 PREDICTIONS = RecordKind("/predictions", dict, _any)
@@ -231,4 +234,5 @@ OF_ALL = (
     CRONS, DATASETS, PREDICTIONS, MODEL, EPOCH, FORMAT, SETTLED, BOOTSTRAP, CLOCK, PROOF, MACHINES, AUTHORITY, POLICIES,
     POLICY_HISTORY, ALERTS, NOTICES, CHANNELS, FLOWS, QUOTAS, ADMISSIONS, SPENT, METERS, TRANSFERS, AUDIT_HEADS,
     AUDIT_KEYS,
+    INSTANCES, SCALING,
 )  # fmt: skip

@@ -15,6 +15,7 @@ from ares.model.isolation import Isolation
 from ares.model.node import MachineRecord
 from ares.model.policy import PolicyRecord
 from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord, TransferRecord
+from ares.model.scaling import InstanceRecord, ScalingSwitch
 from ares.model.secret import SecretRecord
 from ares.model.state import ArrayRecord, FlowRecord, ProgressRecord
 from ares.ports.store import Compare, StoreChange
@@ -81,6 +82,9 @@ class Tables:
         self.secrets = Table(keys.SECRETS, SecretRecord)
         self.crons = Table(keys.CRONS, CronRecord)
         self.datasets = Table(keys.DATASETS, DatasetRecord)
+        self.instances = Table(keys.INSTANCES, InstanceRecord)
+        # By pool.
+        self.scaling = Table(keys.SCALING, ScalingSwitch)
         # By tenant.
         self.quotas = Table(keys.QUOTAS, QuotaRecord)
         self.admissions = Table(keys.ADMISSIONS, AdmissionRecord)

@@ -10,6 +10,7 @@ from ares.control.access.machines import MachineAuthority
 from ares.control.access.tenants import Tenants
 from ares.control.access.tokens import Tokens
 from ares.control.access.users import Users
+from ares.control.autoscale.standing import ScalingState
 from ares.control.execution.job_sessions import JobSessions
 from ares.control.flow.workflows import Workflows
 from ares.control.governance.alerts import Alerts
@@ -92,6 +93,7 @@ class ApiServices:
     drain: Drain
     consolidate: Consolidate
     reservations: Reservations
+    scaling: ScalingState
     secrets: Secrets
     crons: Crons
     predictions: Predictions
@@ -148,6 +150,7 @@ def services_of(
         drain=replica.drain,
         consolidate=replica.consolidate,
         reservations=replica.reservations,
+        scaling=replica.scaling,
         secrets=replica.secrets,
         crons=replica.crons,
         predictions=replica.predictions,

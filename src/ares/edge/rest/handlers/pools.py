@@ -5,11 +5,12 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import UNSET, Meta, UnsetType
 
+from ares.api.autoscale import ScalingList
 from ares.api.jobs import YEAR_S
 from ares.api.pools import PoolView, Shape
 from ares.core.refusal import Refusal
 from ares.edge.rest.answers import answer
-from ares.edge.rest.bodies import given
+from ares.edge.rest.bodies import NoQuery, given
 from ares.edge.rest.http.operation import RequestCall
 from ares.model.base import Record
 from ares.model.job import RANKS_MAX, GpuModel, Resources
@@ -44,6 +45,29 @@ async def get_pool(call: RequestCall[PoolsQuery, None]) -> ASGIApp:
     query = call.query
     found = await call.edge.services.pools.list(call.who, _shape(query), query.runtime_s, call.path["name"])
     return answer(found[0] if found else _NO_POOL)
+
+
+# ---- pools that grow and shrink by themselves
+
+
+async def list_scaling(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    return answer(ScalingList(pools=await call.edge.services.scaling.list(call.who)))
+
+
+async def get_scaling(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    return answer(await call.edge.services.scaling.show(call.who, call.path["name"]))
+
+
+async def plan_scaling(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    return answer(await call.edge.services.scaling.plan(call.who))
+
+
+async def enable_scaling(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    return answer(await call.edge.services.scaling.switch(call.who, call.path["name"], enabled=True))
+
+
+async def disable_scaling(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    return answer(await call.edge.services.scaling.switch(call.who, call.path["name"], enabled=False))
 
 
 def _shape(query: PoolsQuery) -> Shape | None:

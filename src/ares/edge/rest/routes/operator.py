@@ -1,5 +1,6 @@
 """Routes of the platform: pools, reservations, and actions of operators."""
 
+from ares.api.autoscale import ScalingList, ScalingPlan, ScalingView
 from ares.api.jobs import SubmitBody
 from ares.api.nodes import ConsolidationView, DrainStatus, NodeView
 from ares.api.plugins import PluginList
@@ -79,6 +80,28 @@ OPERATOR_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "getNodePool", "GET", "/nodepools/{name}", "nodes:read", "One pool.", pools.get_pool,
         {200: (JSON, PoolView)}, PoolsQuery, tag="nodes",
+    ),
+    Operation(
+        "listScaling", "GET", "/autoscale", "nodes:read", "Pools that grow and shrink by themselves.",
+        pools.list_scaling, {200: (JSON, ScalingList)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "planScaling", "GET", "/autoscale/plan", "nodes:admit",
+        "Machines that would be bought now, and the jobs that would start on them. Changes nothing.",
+        pools.plan_scaling, {200: (JSON, ScalingPlan)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "getScaling", "GET", "/autoscale/pools/{name}", "nodes:read", "One such pool, and machines bought for it.",
+        pools.get_scaling, {200: (JSON, ScalingView)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "enableScaling", "POST", "/autoscale/pools/{name}/enable", "nodes:admit", "Let machines be bought for a pool.",
+        pools.enable_scaling, {200: (JSON, ScalingView)}, NoQuery, tag="nodes",
+    ),
+    Operation(
+        "disableScaling", "POST", "/autoscale/pools/{name}/disable", "nodes:admit",
+        "Buy no machines for a pool any more. Those it has are given back when they are idle.",
+        pools.disable_scaling, {200: (JSON, ScalingView)}, NoQuery, tag="nodes",
     ),
     Operation(
         "listReservations", "GET", "/reservations", "nodes:read", "Room that is booked ahead, by start.",

@@ -1,0 +1,34 @@
+"""Providers of machines for pools that scale: processes of this machine, and those of other distributions, found by
+their entry points. Loaded only where a pool names them."""
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any
+
+from ares.app.config import Config, ConfigError
+from ares.ports.machines import MachineProvider, Providers
+
+GROUP = "ares.providers"
+PROCESS = "process"
+
+
+def providers_of(config: Config, found: Callable[..., Any] = entry_points) -> Providers:
+    """Those that pools name. One that is not there stops the start: its machines would never be given back."""
+    wanted = {pool.provider for pool in config.autoscale.scaling}
+    providers: dict[str, MachineProvider] = {}
+    if PROCESS in wanted:
+        from ares.adapters.machines.process import ProcessMachines
+
+        folder = config.home_path / "machines"
+        providers[PROCESS] = ProcessMachines(folder, settings=config.autoscale.agent_settings)
+    others = {entry.name: entry for entry in found(group=GROUP)} if wanted - {PROCESS} else {}
+    for name in sorted(wanted - {PROCESS}):
+        if name not in others:
+            known = ", ".join(sorted((PROCESS, *others)))
+            raise ConfigError(f"autoscale.pools: there is no provider {name!r}", f"install its plugin, or use {known}")
+        try:
+            providers[name] = others[name].load()(cluster=config.cluster)
+        except Exception as error:
+            what = f"autoscale.pools: the provider {name!r} cannot be loaded: {type(error).__name__}: {error}"
+            raise ConfigError(what, "see the log of its plugin") from error
+    return providers
