@@ -9,7 +9,7 @@ from ares.model.access import Algorithm
 from ares.model.base import LabelKey, LabelValue, Slug
 from ares.model.isolation import Isolation
 from ares.model.job import GpuModel
-from ares.model.scaling import INSTANCES_MAX, MachineShape, PoolName, ScalingPool
+from ares.model.scaling import INSTANCES_MAX, NodeShape, PoolName, ScalingPool
 
 HostPath = Annotated[str, Meta(max_length=4096, pattern=r"^/[^\x00-\x1f\x7f]*$(?!\n)")]
 RegistryName = Annotated[
@@ -88,8 +88,8 @@ class AutoscaleConfig(Section, frozen=True):
 
 def _scaling(name: str, config: ScalingConfig) -> ScalingPool:
     given = msgspec.structs.asdict(config)
-    shape = {field.name: given.pop(field.name) for field in msgspec.structs.fields(MachineShape)}
-    return ScalingPool(name=name, shape=MachineShape(**shape), **given)
+    shape = {field.name: given.pop(field.name) for field in msgspec.structs.fields(NodeShape)}
+    return ScalingPool(name=name, shape=NodeShape(**shape), **given)
 
 
 class OidcConfig(Section, frozen=True):

@@ -14,7 +14,7 @@ InstanceState = Literal["wanted", "created", "ready", "leaving"]
 INSTANCES_MAX = 1000
 
 
-class MachineShape(Record, frozen=True):
+class NodeShape(Record, frozen=True):
     """What each machine of a pool has."""
 
     cpu_milli: Annotated[int, Meta(ge=100, le=4_096_000)]
@@ -29,7 +29,7 @@ class ScalingPool(Record, frozen=True):
     """How one pool may grow, and when it shrinks."""
 
     name: PoolName
-    shape: MachineShape
+    shape: NodeShape
     # Under which a provider is known: "process", or one that a plugin adds.
     provider: str = "process"
     nodes_min: Annotated[int, Meta(ge=0, le=INSTANCES_MAX)] = 0

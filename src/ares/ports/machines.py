@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from ares.model.scaling import MachineShape
+from ares.model.scaling import NodeShape
 
 
 class WantedMachine(NamedTuple):
@@ -12,7 +12,7 @@ class WantedMachine(NamedTuple):
     id: str
     pool: str
     node: str
-    shape: MachineShape
+    shape: NodeShape
     servers: tuple[str, ...]
     join: str
 

@@ -6,14 +6,14 @@ from ares.control.autoscale.autoscaler import STRANGER_S, Autoscaler
 from ares.control.autoscale.standing import ScalingState
 from ares.core import keys
 from ares.model.access import Principal
-from ares.model.scaling import MachineShape, ScalingPool
+from ares.model.scaling import NodeShape, ScalingPool
 from ares.ports.machines import ListedMachine, NotProvided, ProviderUnknown, WantedMachine
 from tests.world import ALICE, World
 
 OPERATOR = Principal(token_id="op", tenant="acme", role="operator")
 POOL = ScalingPool(
     name="gold",
-    shape=MachineShape(cpu_milli=8000, memory_mib=8192),
+    shape=NodeShape(cpu_milli=8000, memory_mib=8192),
     nodes_max=3,
     after_s=0.0,
     register_s=6.0,

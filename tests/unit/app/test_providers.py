@@ -15,11 +15,11 @@ import pytest
 from ares.adapters.machines.process import ProcessMachines
 from ares.app.config import Config, ConfigError, load
 from ares.app.providers import providers_of
-from ares.model.scaling import MachineShape
+from ares.model.scaling import NodeShape
 from ares.ports.machines import NotProvided, ProviderUnknown, WantedMachine
 
 ROOT = Path(__file__).parents[3]
-WANT = WantedMachine("tok1", "gold", "gold-tok1", MachineShape(cpu_milli=2000, memory_mib=512), ("h:1",), "join-me")
+WANT = WantedMachine("tok1", "gold", "gold-tok1", NodeShape(cpu_milli=2000, memory_mib=512), ("h:1",), "join-me")
 
 
 def config(tmp_path: Path, **pool: Any) -> Config:

@@ -89,7 +89,7 @@ class Autoscaler:
     # ---- what providers have
 
     async def _look_at_lists(self) -> None:
-        """Once a minute: what is in a provider's list and in no record is nobody's, and costs money."""
+        """Once a minute: what is in a provider's list and in no record costs money for nothing."""
         now = self._clock.monotonic()
         if now - self._listed_at < _LIST_S:
             return
@@ -175,7 +175,7 @@ class Autoscaler:
         self, guard: Compare, instance: InstanceRecord, decided: InstanceStep, provider: MachineProvider | None
     ) -> None:
         if instance.state != "leaving":
-            # Written first: whoever comes after goes on from here.
+            # Written first: the next leader goes on from here.
             await self._become(guard, instance, "leaving", ending=decided.why)
         if provider is not None:
             await provider.delete([instance.id])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ares.api.autoscale import InstanceView, PurchaseView, ScalingPlan, ScalingView
+from ares.api.pools import InstanceView, PurchaseView, ScalingPlan, ScalingView
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.records import Records
 from ares.control.state.view import View

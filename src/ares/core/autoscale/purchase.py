@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.model.node import Gpu, NodeInfo, NodeRecord
-from ares.model.scaling import MachineShape, ScalingPool
+from ares.model.scaling import NodeShape, ScalingPool
 
 # Of one pool at a time: the next look buys more.
 STEP_MAX = 64
@@ -37,7 +37,7 @@ class Purchase(NamedTuple):
     cost: float
 
 
-def virtual(name: str, pool: str, shape: MachineShape) -> NodeRecord:
+def virtual(name: str, pool: str, shape: NodeShape) -> NodeRecord:
     """A machine as its agent will report it, as far as that can be known."""
     gpus = tuple(
         Gpu(index=index, uuid=f"{name}-{index}", model=shape.gpu_model or "", memory_mib=shape.gpu_memory_mib)

@@ -4,13 +4,13 @@ from ares.core.autoscale.instance import InstanceStep, Known, pause_s, room, ste
 from ares.core.autoscale.purchase import Growth, Purchase, purchases, virtual
 from ares.core.schedule.cluster import Cluster
 from ares.model.job import Gang
-from ares.model.scaling import InstanceRecord, MachineShape, ScalingPool
+from ares.model.scaling import InstanceRecord, NodeShape, ScalingPool
 from tests.unit.core.world import NOW, cluster, node, nodes_of, plan, spec, state
 
-SHAPE = MachineShape(cpu_milli=4000, memory_mib=8192, gpus=4, gpu_model="NVIDIA A100-SXM4-80GB", gpu_memory_mib=80_000)
+SHAPE = NodeShape(cpu_milli=4000, memory_mib=8192, gpus=4, gpu_model="NVIDIA A100-SXM4-80GB", gpu_memory_mib=80_000)
 
 
-def pool(name: str = "gold", shape: MachineShape = SHAPE, **changes: float) -> ScalingPool:
+def pool(name: str = "gold", shape: NodeShape = SHAPE, **changes: float) -> ScalingPool:
     return ScalingPool(name=name, shape=shape, nodes_max=10, **changes)  # pyright: ignore[reportArgumentType]
 
 

@@ -10,12 +10,12 @@ from ares.edge.cli.render.output import output_option, show, tell
 from ares.edge.cli.render.text import cpus, duration, memory, printable
 
 if TYPE_CHECKING:
-    from ares.api.autoscale import ScalingPlan, ScalingView
+    from ares.api.pools import ScalingPlan, ScalingView
     from ares.edge.cli.render.table import Columns
-    from ares.model.scaling import MachineShape
+    from ares.model.scaling import NodeShape
 
 
-def _shape(shape: "MachineShape") -> str:
+def _shape(shape: "NodeShape") -> str:
     gpus = f", {shape.gpus} {shape.gpu_model or 'GPUs'}" if shape.gpus else ""
     return f"{cpus(shape.cpu_milli)} CPUs, {memory(shape.memory_mib)}{gpus}"
 

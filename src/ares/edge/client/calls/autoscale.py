@@ -1,6 +1,6 @@
 """Requests about pools that grow and shrink by themselves, and what they are answered."""
 
-from ares.api.autoscale import ScalingPlan, ScalingView
+from ares.api.pools import ScalingPlan, ScalingView
 from ares.edge.client.calls.calls import Call, Request, part
 
 

@@ -5,9 +5,8 @@ from typing import Annotated
 from litestar.types import ASGIApp
 from msgspec import UNSET, Meta, UnsetType
 
-from ares.api.autoscale import ScalingList
 from ares.api.jobs import YEAR_S
-from ares.api.pools import PoolView, Shape
+from ares.api.pools import PoolView, ScalingList, Shape
 from ares.core.refusal import Refusal
 from ares.edge.rest.answers import answer
 from ares.edge.rest.bodies import NoQuery, given

@@ -1,10 +1,9 @@
 """Routes of the platform: pools, reservations, and actions of operators."""
 
-from ares.api.autoscale import ScalingList, ScalingPlan, ScalingView
 from ares.api.jobs import SubmitBody
 from ares.api.nodes import ConsolidationView, DrainStatus, NodeView
 from ares.api.plugins import PluginList
-from ares.api.pools import PoolView
+from ares.api.pools import PoolView, ScalingList, ScalingPlan, ScalingView
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.reservations import ReservationView
 from ares.core.forecast.trees import TreeModel
