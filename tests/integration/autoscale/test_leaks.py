@@ -22,7 +22,7 @@ POOL = ScalingPool(
 )
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """The server dies here."""
 
 
@@ -175,3 +175,19 @@ async def test_records_are_written_before_the_provider_hears_of_them() -> None:
         assert cloud.running == {}
         assert (await world.store.get(keys.instance(token))) is not None
         assert "because job" in world.one.view.kept.instances[token].reason
+
+
+async def test_a_provider_that_fails_stops_nothing_and_is_asked_again() -> None:
+    class Broken(Cloud):
+        async def create(self, want: WantedMachine) -> str | NotProvided:
+            if self.steps < 3:
+                self.steps += 1
+                raise ValueError("a defect of the plugin")
+            return await super().create(want)
+
+    async with World(scheduling=False) as world:
+        cloud = Broken(world)
+        await world.submit()
+        await switched(world, cloud)
+        await passes(world, cloud, 5, seconds=1.0)
+        assert set(cloud.running) == records(world) != set()

@@ -4,8 +4,11 @@ A machine is recorded before its provider hears of it, and its record is the tok
 killed at any step leaves a record whose step is repeated, or a machine that the next look at the provider's list finds.
 """
 
+import asyncio
 import contextlib
 from collections import Counter
+from collections.abc import Awaitable
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -29,8 +32,14 @@ from ares.ports.telemetry import Telemetry
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+
 _LOOK_S = 2.0
 _LIST_S = 60.0
+# After a look at waiting jobs there is none for so many times as long as it took.
+_PAUSES = 20.0
+# What a provider has not answered by then is not known.
+_ANSWER_S = 120.0
 # A machine that no record knows is deleted when it is this old: its record may be on its way to this replica's view.
 STRANGER_S = 300.0
 _JOIN_S = 900.0
@@ -57,6 +66,7 @@ class Autoscaler:
         self._telemetry = telemetry
         self._listed: dict[str, dict[str, ListedMachine]] = {}
         self._listed_at = float("-inf")
+        self._next_look = float("-inf")
 
     async def run(self, guard: Compare) -> None:
         """Without pools, and without machines of earlier ones, there is nothing to look at."""
@@ -64,7 +74,7 @@ class Autoscaler:
         while self._state.pools or self._view.kept.instances:
             try:
                 await self.pass_once(guard)
-            except (StoreError, ProviderUnknown) as error:
+            except StoreError as error:
                 log.warning("autoscale.again", why=str(error))
             await self._clock.sleep(_LOOK_S)
 
@@ -73,14 +83,22 @@ class Autoscaler:
         for instance in tuple(self._view.kept.instances.values()):
             with contextlib.suppress(ProviderUnknown):
                 await self._advance(guard, instance)
-        for purchase in self._state.purchases():
-            if self._state.enabled(purchase.pool):
-                await self._buy(guard, purchase)
+        await self._look_at_jobs(guard)
         self._measure()
         for pool in self._state.pools.values():
             have = self._state.of_pool(pool.name)
             if self._state.enabled(pool.name) and not self._state.paused(pool.name):
                 await self._keep_least(guard, pool.name, pool.nodes_min - len(have))
+
+    async def _look_at_jobs(self, guard: Compare) -> None:
+        """A look takes cycles of the loop that serves requests: it has a small part of the time."""
+        began = self._clock.monotonic()
+        if began < self._next_look:
+            return
+        for purchase in await self._state.purchases():
+            if self._state.enabled(purchase.pool):
+                await self._buy(guard, purchase)
+        self._next_look = self._clock.monotonic() + _PAUSES * (self._clock.monotonic() - began)
 
     def _measure(self) -> None:
         counts = Counter((instance.pool, instance.state) for instance in self._view.kept.instances.values())
@@ -96,7 +114,7 @@ class Autoscaler:
         await self._view.catch_up()
         for name, provider in self._providers.items():
             with contextlib.suppress(ProviderUnknown):
-                self._listed[name] = found = {machine.id: machine for machine in await provider.machines()}
+                self._listed[name] = found = {machine.id: machine for machine in await _asked(provider.machines())}
                 await self._end_strangers(name, provider, found)
         self._listed_at = now
 
@@ -109,7 +127,7 @@ class Autoscaler:
         ]
         if strangers:
             log.warning("autoscale.strangers", provider=name, machines=strangers)
-            await provider.delete(strangers)
+            await _asked(provider.delete(strangers))
             self._telemetry.count("ares_autoscale_strangers_total", len(strangers))
 
     def _is_listed(self, instance: InstanceRecord, provider: str) -> bool | None:
@@ -150,7 +168,7 @@ class Autoscaler:
             return
         join, _ = await self._tokens.create_join(SCALER, node=instance.node, ttl_s=_JOIN_S)
         want = WantedMachine(instance.id, pool.name, instance.node, pool.shape, self._servers, join)
-        made = await provider.create(want)
+        made = await _asked(provider.create(want))
         if isinstance(made, NotProvided):
             self._state.failed(pool.name, made.why)
             await self._forget(guard, instance, made.why)
@@ -178,7 +196,7 @@ class Autoscaler:
             # Written first: the next leader goes on from here.
             await self._become(guard, instance, "leaving", ending=decided.why)
         if provider is not None:
-            await provider.delete([instance.id])
+            await _asked(provider.delete([instance.id]))
         await self._forget(guard, instance, decided.why or instance.ending)
 
     async def _forget(self, guard: Compare, instance: InstanceRecord, why: str) -> None:
@@ -222,3 +240,16 @@ class Autoscaler:
         )
         key = keys.instance(token)
         await self._records.write([guard, absent(key)], [Put(key, msgspec.json.encode(wanted))])
+
+
+async def _asked(answer: Awaitable[T]) -> T:
+    """What a provider says. A plugin that fails or hangs has said nothing, and stops no other duty of the leader."""
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            return await answer
+    except ProviderUnknown as error:
+        log.warning("provider.unknown", why=str(error))
+        raise
+    except Exception as error:
+        log.error("provider.failed", error=f"{type(error).__name__}: {error}")
+        raise ProviderUnknown(f"{type(error).__name__}: {error}") from error

@@ -6,6 +6,7 @@ import msgspec
 
 from ares.api.pools import InstanceView, PurchaseView, ScalingPlan, ScalingView
 from ares.control.scheduler.cluster_view import LiveCluster
+from ares.control.state.pacing import stepped
 from ares.control.state.records import Records
 from ares.control.state.view import View
 from ares.core import keys
@@ -91,7 +92,7 @@ class ScalingState:
                 return f"{instance.node} has {has} {what}, and the pool's shape says {wants}; correct the shape"
         return ""
 
-    def purchases(self) -> tuple[Purchase, ...]:
+    async def purchases(self) -> tuple[Purchase, ...]:
         """What is worth buying now, for any pool that has room and does not pause."""
         growths = [
             Growth(pool, room(pool, len(self.of_pool(pool.name))))
@@ -102,7 +103,8 @@ class ScalingState:
         if soonest is None or not any(self._waited_s(job) >= soonest for job in self._heads()):
             return ()
         self._planner.refresh_ready()
-        return purchases(self._planner.cluster, self._coming(), growths, self._waited_s, self._clock.wall())
+        steps = purchases.steps(self._planner.cluster, self._coming(), growths, self._waited_s, self._clock.wall())
+        return await stepped(steps)
 
     def because(self, purchase: Purchase) -> str:
         named = ", ".join(purchase.jobs[:_NAMED_MAX])
@@ -159,7 +161,7 @@ class ScalingState:
     async def plan(self, who: Principal) -> ScalingPlan:
         """What would be bought now. Changes nothing."""
         await self._view.catch_up()
-        found = self.purchases()
+        found = await self.purchases()
         waiting, coming = len(self._planner.cluster.waiting), len(self._coming())
         shown = tuple(
             PurchaseView(

@@ -4,12 +4,13 @@ Jobs that the cycle places on them are what they are bought for: filters, gangs,
 all else that keeps a job waiting count as they do in earnest.
 """
 
-from collections.abc import Callable, Collection, Generator, Sequence, Set
+from collections.abc import Callable, Generator, Sequence, Set
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
+from ares.core.steps import Steps, in_steps
 from ares.model.node import Gpu, NodeInfo, NodeRecord
 from ares.model.scaling import NodeShape, ScalingPool
 
@@ -50,60 +51,68 @@ def virtual(name: str, pool: str, shape: NodeShape) -> NodeRecord:
     return NodeRecord(info=info, incarnation=_NOT_YET, registered_at=0.0)
 
 
+@in_steps
 def purchases(
     cluster: Cluster, coming: Sequence[NodeRecord], pools: Sequence[Growth], waited_s: WaitedFor, now: float
-) -> tuple[Purchase, ...]:
+) -> Steps[tuple[Purchase, ...]]:
     """Machines worth buying now, in the order of what they start for their price. `coming` are on their way already;
-    `waited_s` tells how long a job has waited."""
+    `waited_s` tells how long a job has waited. A step is one cycle."""
     found: list[Purchase] = []
-    with _standing(cluster, coming):
-        left = {growth.pool.name: growth for growth in pools if growth.room > 0}
-        started: Set[str] = _started(cluster, now).keys()
-        added: list[NodeRecord] = []
-        while left:
-            offers = [
-                offer
-                for growth in left.values()
-                if (offer := _offer(cluster, added, growth, started, waited_s, now)) is not None
-            ]
-            if not offers:
-                break
-            best = max(offers, key=lambda offer: (_worth(offer), offer.pool))
-            found.append(best)
-            shape = left.pop(best.pool).pool.shape
-            added += [virtual(f"{best.pool}-new-{number}", best.pool, shape) for number in range(best.machines)]
-            started = started | set(best.jobs)
+    there = list(coming)
+    left = {growth.pool.name: growth for growth in pools if growth.room > 0}
+    started: Set[str] = _started(cluster, there, now).keys()
+    while left:
+        offers: list[Purchase] = []
+        for growth in left.values():
+            offer = yield from _offer(cluster, there, growth, started, waited_s, now)
+            offers += [] if offer is None else [offer]
+        if not offers:
+            break
+        best = max(offers, key=lambda offer: (_worth(offer), offer.pool))
+        found.append(best)
+        there += _fresh(left.pop(best.pool).pool, best.machines)
+        started = started | set(best.jobs)
     return tuple(found)
 
 
+def _fresh(pool: ScalingPool, count: int) -> list[NodeRecord]:
+    return [virtual(f"{pool.name}-new-{number}", pool.name, pool.shape) for number in range(count)]
+
+
+class _Gain(NamedTuple):
+    """Jobs that more machines start, wherever the cycle puts them, and how many of these it uses."""
+
+    jobs: Set[str]
+    machines: int
+
+
 def _offer(
-    cluster: Cluster, added: Sequence[NodeRecord], growth: Growth, started: Collection[str], waited_s: WaitedFor,
-    now: float,
-) -> Purchase | None:  # fmt: skip
+    cluster: Cluster, there: Sequence[NodeRecord], growth: Growth, started: Set[str], waited_s: WaitedFor, now: float
+) -> Steps[Purchase | None]:
     """The fewest machines of the pool that start as many jobs as all that it may have would."""
     pool = growth.pool
 
     def gained(count: int) -> _Gain:
-        """What so many machines start, wherever the cycle puts it, and how many of them it uses."""
-        fresh = [virtual(f"{pool.name}-new-{number}", pool.name, pool.shape) for number in range(count)]
+        fresh = _fresh(pool, count)
+        placed = _started(cluster, (*there, *fresh), now)
         names = {record.info.name for record in fresh}
-        with _standing(cluster, (*added, *fresh)):
-            placed = _started(cluster, now)
         used = {node for nodes in placed.values() for node in nodes if node in names}
         return _Gain(placed.keys() - started, len(used))
 
+    yield
     best = gained(min(growth.room, STEP_MAX))
     if not any(waited_s(job) >= pool.after_s for job in best.jobs):
         return None
-    # A cycle spreads jobs where there is room to: fewer may do.
-    while best.machines > 1 and len((fewer := gained(best.machines - 1)).jobs) >= len(best.jobs):
-        best = fewer
+    # A cycle spreads jobs where there is room to: fewer may do. Fewer than `least` do not.
+    least = 1
+    while least < best.machines:
+        middle = (least + best.machines) // 2
+        yield
+        if len((fewer := gained(middle)).jobs) >= len(best.jobs):
+            best = fewer
+        else:
+            least = middle + 1
     return Purchase(pool.name, best.machines, tuple(sorted(best.jobs)), best.machines * pool.node_hour)
-
-
-class _Gain(NamedTuple):
-    jobs: Set[str]
-    machines: int
 
 
 def _worth(offer: Purchase) -> tuple[float, float]:
@@ -111,9 +120,11 @@ def _worth(offer: Purchase) -> tuple[float, float]:
     return len(offer.jobs) / offer.cost if offer.cost else float("inf"), len(offer.jobs) / offer.machines
 
 
-def _started(cluster: Cluster, now: float) -> dict[str, frozenset[str]]:
-    """The jobs that the next cycle starts, each with its nodes. Nothing is taken away from running jobs."""
-    plan = cycle(cluster, now, gentle=True, tells=False)
+def _started(cluster: Cluster, there: Sequence[NodeRecord], now: float) -> dict[str, frozenset[str]]:
+    """The jobs that a cycle would start with these nodes besides, each with its nodes. Nothing is taken away from
+    running jobs, and the picture is left as it was."""
+    with _standing(cluster, there):
+        plan = cycle(cluster, now, gentle=True, tells=False)
     return {placed.job: frozenset(place.node for place in placed.placements) for placed in plan.placed}
 
 
