@@ -26,6 +26,7 @@ from ares.app.sections import (
     SchedulerConfig,
     SecretsConfig,
     Section,
+    StoreConfig,
     TransferConfig,
 )
 from ares.core.access.certificates import LIFE_S
@@ -67,11 +68,6 @@ class AgentsConfig(Section, frozen=True):
     ca_key: str = ""
     # How long a machine's certificate is good; it is renewed when two thirds are over.
     certificate_s: Annotated[int, Meta(ge=5, le=86_400)] = LIFE_S
-
-
-class StoreConfig(Section, frozen=True):
-    # "sqlite:///path", "etcd://host:port,host:port" or "memory:"; empty means SQLite in the home directory.
-    url: str = ""
 
 
 class AlertsConfig(Section, frozen=True):

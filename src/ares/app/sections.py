@@ -92,6 +92,11 @@ def _scaling(name: str, config: ScalingConfig) -> ScalingPool:
     return ScalingPool(name=name, shape=NodeShape(**shape), **given)
 
 
+class StoreConfig(Section, frozen=True):
+    # "sqlite:///path", "etcd://host:port,host:port" or "memory:"; empty means SQLite in the home directory.
+    url: str = ""
+
+
 class OidcConfig(Section, frozen=True):
     """An identity provider, see docs/concepts/identity.md. The fields are those of `model.provider.Provider`."""
 
