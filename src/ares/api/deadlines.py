@@ -37,10 +37,16 @@ class DeadlineSeen(Outlook, frozen=True, omit_defaults=False):
     ways: tuple[Way, ...] = ()
 
 
+SlaBy = Literal["class", "tenant"]
+
+
 class SlaView(Record, frozen=True):
-    """How jobs of one class of service fared, of those that are kept. Without a name: deadlines of their own."""
+    """How jobs of one class of service fared, of those that are kept and were decided within the period that was asked
+    for. Without a name: deadlines of their own."""
 
     name: str
+    # Of this tenant alone, where it was asked for by tenant.
+    tenant: str | None = None
     start_within_s: float | None = None
     end_within_s: float | None = None
     jobs: int = 0
@@ -51,3 +57,6 @@ class SlaView(Record, frozen=True):
     at_risk: int = 0
     at_risk_jobs: tuple[str, ...] = ()
     met_percent: float | None = None
+    target_percent: float = 95.0
+    # How much of what may be missed by the target is left: 100 when nothing was missed, below 0 when the target is.
+    budget_left_percent: float | None = None

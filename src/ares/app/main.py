@@ -31,7 +31,7 @@ COMMANDS = {
     "lease": "nodes", "reserve": "reserve", "reservations": "reserve",
     "reservation": "reserve", "consolidate": "drain", "profile": "profile", "plugins": "profile", "policy": "policy",
     "alert": "alert", "channel": "alert",
-    "history": "history",
+    "history": "history", "series": "series", "status": "status",
     "simulate": "simulate", "tune": "tune", "sim": "sim", "login": "login", "logout": "login", "whoami": "login",
     "tenant": "tenant", "quota": "quota", "user": "user", "role": "tenant", "token": "token", "secret": "secret",
     "server": "serve", "agent": "serve",

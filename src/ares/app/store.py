@@ -1,6 +1,7 @@
 """`ares store`: backup and restore of the embedded store, a new epoch for any; and a look at it for `ares verify`."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -26,7 +27,23 @@ from ares.ports.store import Committed, Delete, Progress, Put, Snapshot, Store, 
 
 def backup(config: Config, file: str) -> Copy:
     """Works while the server runs."""
-    return sqlite.backup(str(_database(config)), file)
+    copy = sqlite.backup(str(_database(config)), file)
+    # For `ares status`, which tells when backups are old.
+    with contextlib.suppress(OSError):
+        _last_backup(config).touch()
+    return copy
+
+
+def backed_up(config: Config) -> float | None:
+    """When that was last done; None when it never was."""
+    try:
+        return _last_backup(config).stat().st_mtime
+    except OSError:
+        return None
+
+
+def _last_backup(config: Config) -> Path:
+    return config.home_path / "last-backup"
 
 
 def restore(config: Config, file: str) -> Copy:

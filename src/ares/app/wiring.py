@@ -5,6 +5,7 @@ import contextlib
 import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -28,8 +29,10 @@ from ares.adapters.store.epoch import ensure_epoch
 from ares.adapters.store.open import ensure_format, keep_to_format, open_store
 from ares.adapters.telemetry.process import ProcessUse
 from ares.adapters.telemetry.prometheus import PrometheusTelemetry
+from ares.adapters.telemetry.series_file import SeriesFile
 from ares.adapters.witness import DecidingLock
 from ares.app import audit, plugins
+from ares.app import store as store_backups
 from ares.app.authority import Serving, authority_files, authority_of, has_tls
 from ares.app.config import Config
 from ares.app.providers import providers_of
@@ -103,6 +106,7 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         rules=CelRules(), notifier=_notifier(config, clock),
         provider_keys=provider_keys(config, clock),
         vault=EnvelopeVault(FileRing(config.secrets_path)),
+        backed_up=partial(store_backups.backed_up, config) if config.store_url.startswith("sqlite:") else None,
         disk=Disks(written(config)), audit=audit.ports_of(config, rng), providers=providers_of(config),
     )  # fmt: skip
     deciding = _deciding_lock(config)
@@ -237,7 +241,9 @@ class ControlPlane:
         await self._serve_people()
 
     async def _serve_people(self) -> None:
-        app = build_app(self._api(), self._settings())
+        services = self._api()
+        self._spawn("series", services.series.run())
+        app = build_app(services, self._settings())
         http = HttpServer(app, self._settings())
         rpc = self._rpc(app)
         if rpc is not None:
@@ -323,6 +329,7 @@ class ControlPlane:
             telemetry=self.assembled.telemetry,
             clock=SystemClock(),
             rng=SystemRng(),
+            kept_series=SeriesFile(self._config.home_path / "series.npz"),
         )
 
     def _settings(self) -> ApiSettings:

@@ -110,6 +110,7 @@ from ares.control.submit.submit import Submit
 from ares.control.submit.updates import Updates
 from ares.control.telemetry.gpu_readings import GpuReadings
 from ares.control.telemetry.measures import Measures
+from ares.control.telemetry.status import StatusReport
 from ares.ports.store import Compare
 
 
@@ -144,6 +145,7 @@ class Replica:
         self.sessions = self._agents(ports, terms)
         self.job_sessions = JobSessions(view, self.sessions.by_node, rng)
         self.gpu_readings = GpuReadings(view, self.job_sessions, clock)
+        self.status = StatusReport(view, self.health, clock, terms.replica, terms.cluster, ports.backed_up)
         self.measures = Measures(view, planner, self.leader, self.health, self.deadlines, self.gpu_readings, clock)
         self._scheduling(ports, terms)
         self.arrays = Arrays(view, self.expanding, clock)

@@ -1,5 +1,6 @@
 """What a replica is built from: where it meets the world, and what it is told about itself."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ares.control.execution.log_intake import LOG_BYTES_MAX
@@ -60,6 +61,8 @@ class Ports:
     # What is left of the disks it writes to, and of what is reserved there; without it that is not looked at.
     disk: Disk | None = None
     reserves: Reserves | None = None
+    # When the store was last backed up, None when never; without it that is not known here.
+    backed_up: Callable[[], float | None] | None = None
     # None: nothing is recorded.
     audit: AuditPorts | None = None
     # Where machines are bought, by name.

@@ -102,6 +102,8 @@ class Sla(Record, frozen=True):
 
     start_within_s: Annotated[float, Meta(ge=1.0, le=31_536_000.0)] | None = None
     end_within_s: Annotated[float, Meta(ge=1.0, le=31_536_000.0)] | None = None
+    # How many of its jobs should meet that. What may miss it is the class's error budget.
+    target_percent: Annotated[float, Meta(ge=0.0, le=100.0)] = 95.0
 
 
 class PredictionPolicy(Record, frozen=True):

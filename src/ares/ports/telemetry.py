@@ -1,7 +1,7 @@
 """Counters, histograms and spans, without a telemetry library in the services."""
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Telemetry(Protocol):
@@ -35,4 +35,25 @@ class Telemetry(Protocol):
 
     def new_trace(self, parent: str = "") -> str:
         """A traceparent for a new job, continuing `parent` when the caller sent one."""
+        ...
+
+
+class MetricReading(NamedTuple):
+    """One series as it is. Of a histogram, `value` is how many were observed, and `counts` how many fell up to each of
+    the `bounds`, and beyond the last."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+    bounds: tuple[float, ...] = ()
+    counts: tuple[int, ...] = ()
+
+
+class ReadableTelemetry(Telemetry, Protocol):
+    def readings(self, names: Iterable[str]) -> list[MetricReading]:
+        """All series of these metrics."""
+        ...
+
+    def apart(self) -> "ReadableTelemetry":
+        """Another of its kind, with nothing in it."""
         ...

@@ -119,7 +119,19 @@ async def test_how_classes_fare(world: World) -> None:
         found = await classes(client)
         assert (found[""]["met"], found[""]["atRisk"]) == (1, 0)
         assert {name: one["jobs"] for name, one in (await classes(other)).items()} == {"gold": 0, "prompt": 0}
-        counted = (await client.get("/metrics")).text
+        async with world.client("admin") as admin:
+            by_tenant = (await admin.get("/v1/sla?by=tenant")).json()["classes"]
+            assert [(one["name"], one["tenant"]) for one in by_tenant] == [
+                ("", "acme"),
+                ("gold", "acme"),
+                ("prompt", "acme"),
+            ]
+        # One of two, where one of twenty may miss it.
+        assert (found["gold"]["targetPercent"], found["gold"]["budgetLeftPercent"]) == (95.0, -900.0)
+        lately = {one["name"]: one for one in (await client.get("/v1/sla?sinceS=3600")).json()["classes"]}
+        assert lately["gold"]["jobs"] == 2
+        assert (await client.get("/v1/sla?sinceS=0")).status_code == 422
+        counted = (await world.services.metrics(False)).decode()
         for line in ('met_total{sla="gold"}', 'missed_total{sla="gold"}', 'met_total{sla="own"}'):
             assert f"ares_deadlines_{line} 1.0" in counted
 

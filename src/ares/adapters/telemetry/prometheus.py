@@ -22,6 +22,7 @@ from ares.adapters.telemetry.series import (
 )
 from ares.core.trace.ids import new_traceparent
 from ares.ports.clock import Rng
+from ares.ports.telemetry import MetricReading
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -104,6 +105,21 @@ class PrometheusTelemetry:
         return {
             name: {labels: series.copy() for labels, series in family.items()} for name, family in self._series.items()
         }
+
+    def apart(self) -> "PrometheusTelemetry":
+        return PrometheusTelemetry(self._rng)
+
+    def readings(self, names: Iterable[str]) -> list[MetricReading]:
+        found: list[MetricReading] = []
+        for name in names:
+            for values, series in self._series[name].items():
+                labels = tuple(zip(METRICS[name].labels, values, strict=True))
+                if isinstance(series, Scalar):
+                    found.append(MetricReading(name, labels, series.value))
+                else:
+                    counts = tuple(series.counts)
+                    found.append(MetricReading(name, labels, sum(counts), series.bounds, counts))
+        return found
 
     async def page(self, is_open: bool) -> bytes:
         """All metrics as text, written outside of the loop: thousands of lines must not hold up requests."""

@@ -218,7 +218,9 @@ class Transitions:
                 continue
             kept = outcome(draft.state)
             if kept is not None and outcome(draft.entry.state) is None:
-                self._telemetry.count(_DEADLINES[kept], 1, draft.state.sla or "own")
+                # Both, so that the share of either is known from the first on.
+                for verdict, name in _DEADLINES.items():
+                    self._telemetry.count(name, verdict == kept, draft.state.sla or "own")
 
     def _count_spent(self, drafts: Sequence[SteppedDraft]) -> None:
         """What attempts that ended have used. A gang that changed its size counts when it ends."""

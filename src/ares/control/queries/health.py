@@ -44,6 +44,10 @@ class Health:
         self._reserves = reserves
         self._cut = cut
 
+    def rooms(self) -> tuple[DiskRoom, ...]:
+        """What is left where this replica writes."""
+        return () if self._disk is None else self._disk()
+
     def live(self) -> bool:
         return True
 
@@ -52,7 +56,7 @@ class Health:
         reported, not required."""
         view, rooms = self._view, () if self._disk is None else self._disk()
         unproven = await self._proof.missing()
-        short = next((why for room in rooms if (why := _short(room))), "")
+        short = next((why for room in rooms if (why := lacks_room(room))), "")
         facts = {
             "store": "unreachable" if not view.connected else "following",
             "writes": unproven or "proven",
@@ -87,12 +91,12 @@ class Health:
         telemetry.gauge("ares_store_age_seconds", self._clock.monotonic() - view.heard_at)
         telemetry.gauge("ares_leader_age_seconds", leads_for_s(view, self._clock) or 0.0)
         telemetry.gauge("ares_records_aside", len(view.aside.records))
-        rooms = () if self._disk is None else self._disk()
+        rooms = self.rooms()
         telemetry.gauges("ares_disk_free_bytes", {(room.path,): room.bytes_free for room in rooms})
         telemetry.gauges("ares_disk_bytes", {(room.path,): room.bytes_all for room in rooms})
 
 
-def _short(room: DiskRoom) -> str:
+def lacks_room(room: DiskRoom) -> str:
     """What there is too little of; empty when there is enough."""
     least = _least(room.bytes_all, FREE_BYTES_MIN)
     if room.bytes_free < least:

@@ -5,14 +5,14 @@ from itertools import chain
 
 from msgspec.structs import asdict, replace
 
-from ares.api.deadlines import DeadlineSeen, SlaView
+from ares.api.deadlines import DeadlineSeen, SlaBy, SlaView
 from ares.control.scheduler.cluster_view import LiveCluster, unsubmitted
 from ares.control.state.pacing import LOOKED_AT, WORKED_ON, breathe, stepped
 from ares.control.state.view import View
 from ares.core.access.table import sees_all
 from ares.core.admit.admission import dated, unknown
 from ares.core.forecast.estimate import Estimate
-from ares.core.lifecycle.deadline import outcome
+from ares.core.lifecycle.deadline import budget_left, decided_at, outcome
 from ares.core.refusal import Refusal
 from ares.core.starts.deadlines import judged, outlook, ways
 from ares.core.starts.starts import Course, Starts
@@ -134,22 +134,28 @@ class Deadlines:
 
     # ---- statistics
 
-    async def classes_seen(self, who: Principal) -> tuple[SlaView, ...]:
-        """By name, those with a deadline of their own first. Of the tenant's jobs; of all for an admin."""
+    async def classes_seen(
+        self, who: Principal, by: SlaBy = "class", since_s: float | None = None
+    ) -> tuple[SlaView, ...]:
+        """By name, those with a deadline of their own first. Of the tenant's jobs; of all for an admin. With `since_s`
+        of those that are open, or were decided within so many seconds."""
         await self._view.catch_up()
-        jobs: dict[str, list[JobState]] = {name: [] for name in self.classes}
+        since = 0.0 if since_s is None else self._clock.wall() - since_s
+        jobs: dict[_Group, list[JobState]] = {} if by == "tenant" else {(name, None): [] for name in self.classes}
         whose = tuple(self._view.order) if sees_all(who) else (who.tenant,)
         for place, (_, job) in enumerate(
             chain.from_iterable(tuple(self._view.order.get(tenant, ())) for tenant in whose)
         ):
             entry = self._view.entries.get(job)
-            if entry is not None and (entry.state.deadline_at is not None or entry.state.start_by_at is not None):
-                jobs.setdefault(entry.state.sla or OWN, []).append(entry.state)
+            if entry is not None and _counts(entry.state, since):
+                group = (entry.state.sla or OWN, entry.state.tenant if by == "tenant" else None)
+                jobs.setdefault(group, []).append(entry.state)
             if place % LOOKED_AT == LOOKED_AT - 1:
                 await breathe()
-        return tuple([await self._class(name, jobs[name]) for name in sorted(jobs)])
+        ordered = sorted(jobs, key=lambda group: (group[0], group[1] or ""))
+        return tuple([await self._class(*group, jobs[group]) for group in ordered])
 
-    async def _class(self, name: str, states: Iterable[JobState]) -> SlaView:
+    async def _class(self, name: str, tenant: str | None, states: Iterable[JobState]) -> SlaView:
         decided = [(state, outcome(state)) for state in states]
         met = sum(found == "met" for _, found in decided)
         missed = sum(found == "missed" for _, found in decided)
@@ -162,6 +168,9 @@ class Deadlines:
         sla = self.classes.get(name, Sla())
         return SlaView(
             name=name,
+            tenant=tenant,
+            target_percent=sla.target_percent,
+            budget_left_percent=budget_left(met, missed, sla.target_percent),
             start_within_s=sla.start_within_s,
             end_within_s=sla.end_within_s,
             jobs=len(decided),
@@ -172,6 +181,17 @@ class Deadlines:
             at_risk_jobs=tuple(at_risk[:_NAMED_MAX]),
             met_percent=round(100.0 * met / (met + missed), 2) if met + missed else None,
         )
+
+
+# A class, and the tenant where it is asked for by tenant.
+_Group = tuple[str, str | None]
+
+
+def _counts(state: JobState, since: float) -> bool:
+    """Whether the job has a deadline that is open, or was decided since then."""
+    if state.deadline_at is None and state.start_by_at is None:
+        return False
+    return not since or (decided := decided_at(state)) is None or decided >= since
 
 
 def not_met(spec: JobSpec, seen: DeadlineSeen | None) -> Refusal | None:

@@ -48,10 +48,11 @@ class Measures:
         self._gpu_readings = gpu_readings
         self._clock = clock
 
-    async def take(self, telemetry: Telemetry) -> None:
+    async def take(self, telemetry: Telemetry, *, everywhere: bool = False) -> None:
+        """With `everywhere` also those of the whole cluster where another replica leads."""
         self._health.measure(telemetry)
         self._gpu_readings.measure(telemetry)
-        if not self._leader.leading:
+        if not self._leader.leading and not everywhere:
             for name in LEADER_GAUGES:
                 telemetry.gauges(name, {})
             return

@@ -40,3 +40,21 @@ def _end(state: JobState) -> Outcome | None:
         return None
     in_time = state.ended_at is not None and state.ended_at <= (state.deadline_at or 0.0)
     return "met" if state.phase == "SUCCEEDED" and in_time else "missed"
+
+
+def decided_at(state: JobState) -> float | None:
+    """When it was decided whether the deadline was met; None while it is not."""
+    if outcome(state) is None:
+        return None
+    times = (state.first_started_at if state.deadline_at is None else None, state.ended_at, state.first_started_at)
+    return next((at for at in times if at is not None), None)
+
+
+def budget_left(met: int, missed: int, target_percent: float) -> float | None:
+    """How much of the error budget is left, in percent; None before anything was decided."""
+    if not met + missed:
+        return None
+    allowed = (met + missed) * (1.0 - target_percent / 100.0)
+    if allowed <= 0.0:
+        return 0.0 if not missed else -100.0 * missed
+    return round(100.0 * (1.0 - missed / allowed), 2)

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
 
-from ares.api.deadlines import SlaView
+from ares.api.deadlines import SlaBy, SlaView
 from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
 from ares.api.jobs import CheckpointList, JobDetail, LogLine, LogStream, OutputList, StreamedEvent, StreamedLog
 from ares.api.pools import PoolView
@@ -259,9 +259,9 @@ class AsyncClient(
         """Like jobs' runs count again."""
         await self.send(predictions.remove())
 
-    async def sla(self) -> tuple[SlaView, ...]:
+    async def sla(self, by: SlaBy = "class", since_s: float | None = None) -> tuple[SlaView, ...]:
         """Classes of service, and how many jobs met their deadline."""
-        return await self.send(predictions.sla())
+        return await self.send(predictions.sla(by, since_s))
 
     async def prio(self, limit: int = 100) -> tuple[PrioRow, ...]:
         """Waiting jobs, the first to be placed first, with the factors of each rank."""

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
 
-from ares.api.deadlines import SlaView
+from ares.api.deadlines import SlaBy, SlaView
 from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
 from ares.api.jobs import CheckpointList, JobDetail, LogLine, LogStream, OutputList, StreamedEvent, StreamedLog
 from ares.api.pools import PoolView
@@ -256,9 +256,9 @@ class Client(
         """Like jobs' runs count again."""
         self.send(predictions.remove())
 
-    def sla(self) -> tuple[SlaView, ...]:
+    def sla(self, by: SlaBy = "class", since_s: float | None = None) -> tuple[SlaView, ...]:
         """Classes of service, and how many jobs met their deadline."""
-        return self.send(predictions.sla())
+        return self.send(predictions.sla(by, since_s))
 
     def prio(self, limit: int = 100) -> tuple[PrioRow, ...]:
         """Waiting jobs, the first to be placed first, with the factors of each rank."""

@@ -50,9 +50,11 @@ from ares.control.submit.crons import Crons
 from ares.control.submit.datasets import Datasets
 from ares.control.submit.projects import Projects
 from ares.control.submit.submit import Submit
+from ares.control.telemetry.series_history import KeptSeries, SeriesHistory
+from ares.control.telemetry.status import StatusReport
 from ares.model.limits import DEFAULT, ServerLimits
 from ares.ports.clock import Clock, Rng
-from ares.ports.telemetry import Telemetry
+from ares.ports.telemetry import ReadableTelemetry, Telemetry
 
 LOOPBACK_NAMES = ("127.0.0.1", "::1", "localhost")
 
@@ -74,6 +76,7 @@ class ApiServices:
     workflows: Workflows
     explain: Explain
     traces: Traces
+    series: SeriesHistory
     spending: Spending
     quotas: Quotas
     meters: Meters
@@ -107,6 +110,7 @@ class ApiServices:
     browser_sessions: BrowserSessions
     authority: MachineAuthority
     health: Health
+    status: StatusReport
     metrics: Callable[[bool], Awaitable[bytes]]
     telemetry: Telemetry
     clock: Clock
@@ -114,8 +118,9 @@ class ApiServices:
 
 
 def services_of(
-    replica: Replica, *, metrics: Callable[[bool], Awaitable[bytes]], telemetry: Telemetry, clock: Clock, rng: Rng
-) -> ApiServices:
+    replica: Replica, *, metrics: Callable[[bool], Awaitable[bytes]], telemetry: ReadableTelemetry, clock: Clock,
+    rng: Rng, kept_series: KeptSeries | None = None,
+) -> ApiServices:  # fmt: skip
     live_use = LiveUses(replica.view, replica.job_sessions, clock)
     return ApiServices(
         view=replica.view,
@@ -131,6 +136,7 @@ def services_of(
         workflows=replica.workflows,
         explain=replica.explain,
         traces=replica.traces,
+        series=SeriesHistory(replica.measures, telemetry, clock, replica.name, kept_series),
         spending=replica.spending,
         quotas=replica.quotas,
         meters=replica.meters,
@@ -164,6 +170,7 @@ def services_of(
         browser_sessions=replica.browser_sessions,
         authority=replica.authority,
         health=replica.health,
+        status=replica.status,
         metrics=metrics,
         telemetry=telemetry,
         clock=clock,

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
 
+from ares.api.deadlines import SlaBy
 from ares.api.jobs import LogStream, SubmitBody
 from ares.api.telemetry.traces import TraceFormat
 from ares.api.usage import By
@@ -55,6 +56,22 @@ def given(value: T | UnsetType) -> T | None:
 
 class NoQuery(Record, frozen=True):
     pass
+
+
+# Names of series, with commas between them.
+_SeriesNames = Annotated[str, Meta(max_length=2000, pattern=r"^[a-z0-9_:,]*$(?!\n)")]
+
+
+class SeriesQuery(Record, frozen=True):
+    """Without names: all of them, with their newest values alone."""
+
+    name: _SeriesNames = ""
+    since_s: Annotated[float, Meta(ge=10.0, le=90 * 86_400.0)] = 3600.0
+
+
+class SlaQuery(Record, frozen=True):
+    by: SlaBy = "class"
+    since_s: Annotated[float, Meta(ge=1.0, le=3_153_600_000.0)] | UnsetType = UNSET
 
 
 class TraceQuery(Record, frozen=True):

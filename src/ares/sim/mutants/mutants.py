@@ -15,7 +15,6 @@ from ares.sim.mutants import (
     promises,
     releasing,
     requests,
-    saving,
     sharing,
     steering,
 )
@@ -35,7 +34,6 @@ MUTANTS: dict[str, Mutant] = {
     **promises.MUTANTS,
     **steering.MUTANTS,
     **releasing.MUTANTS,
-    **saving.MUTANTS,
 }
 
 

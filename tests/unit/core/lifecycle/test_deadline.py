@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ares.core.admit.admission import dated, unknown
 from ares.core.forecast.estimate import fastest, runs_by_model, runs_on, stated
-from ares.core.lifecycle.deadline import outcome
+from ares.core.lifecycle.deadline import budget_left, decided_at, outcome
 from ares.core.queue.drf import Amounts
 from ares.core.queue.factors import JobFacts, latest_start
 from ares.core.queue.factors.deadline import deadline
@@ -152,3 +152,25 @@ def test_slack_counts_from_the_horizon_and_no_more_once_it_is_gone() -> None:
         for start in (None, 1200.0, 1100.0, 1050.0, 1000.0, 5.0)
     ]
     assert values == [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]
+
+
+# ---- targets and error budgets
+
+
+@pytest.mark.parametrize(
+    ("met", "missed", "target", "left"),
+    [(0, 0, 95.0, None), (20, 0, 95.0, 100.0), (19, 1, 95.0, 0.0), (411, 3, 95.0, 85.51), (9, 1, 95.0, -100.0),
+     (5, 0, 100.0, 0.0), (5, 1, 100.0, -100.0)],
+)  # fmt: skip
+def test_what_is_left_of_an_error_budget(met: int, missed: int, target: float, left: float | None) -> None:
+    assert budget_left(met, missed, target) == left
+
+
+def test_when_a_deadline_was_decided() -> None:
+    base = JobState(id="j", tenant="t", name="n", submitted_at=1.0)
+    starts = replace(base, start_by_at=10.0, first_started_at=5.0, phase="RUNNING")
+    assert decided_at(starts) == 5.0
+    ends = replace(base, deadline_at=10.0, first_started_at=5.0, phase="RUNNING")
+    assert decided_at(ends) is None
+    assert decided_at(replace(ends, phase="SUCCEEDED", ended_at=9.0)) == 9.0
+    assert decided_at(replace(ends, phase="CANCELLED", ended_at=9.0)) is None

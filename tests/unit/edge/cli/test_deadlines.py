@@ -30,14 +30,15 @@ YES: dict[str, Any] = {
 }
 CLASSES = {
     "classes": [
-        {"name": "", "jobs": 3, "met": 1, "missed": 1, "open": 1, "atRisk": 1, "atRiskJobs": [JOB], "metPercent": 50.0},
-        {"name": "gold", "startWithinS": 60.0, "endWithinS": 3600.0},
+        {"name": "", "jobs": 3, "met": 1, "missed": 1, "open": 1, "atRisk": 1, "atRiskJobs": [JOB], "metPercent": 50.0,
+         "budgetLeftPercent": -900.0},
+        {"name": "gold", "startWithinS": 60.0, "endWithinS": 3600.0, "targetPercent": 99.0},
     ]
 }  # fmt: skip
 TABLE = f"""\
-CLASS  PROMISES                          JOBS  MET  MISSED  OPEN  AT RISK  MET %
-(own)  -                                 3     1    1       1     1        50
-gold   starts within 1m, ends within 1h  0     0    0       0     0        -
+CLASS  PROMISES                          JOBS  MET  MISSED  OPEN  AT RISK  MET %  TARGET %  BUDGET LEFT %
+(own)  -                                 3     1    1       1     1        50     95        -900
+gold   starts within 1m, ends within 1h  0     0    0       0     0        -      99        -
 at risk (own): {JOB}
 """
 

@@ -37,8 +37,7 @@ class Checkpoints(Rule):
                 self._before[step.job, fence_of(entry.fence)] = newest
             if entry.kind == "checkpoint-damaged" and not self._damaging:
                 self.blame(step.job, f"attempt {entry.fence} found a checkpoint damaged, and nothing had damaged it")
-        said = any(entry.kind == "checkpointed" for entry in step.entries)
-        if before is None or (after.checkpoint == newest and not said):
+        if before is None or after.checkpoint == newest:
             return
         self.tested += 1
         saved = after.checkpoint

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ares.edge.cli.connect import connect
+from ares.edge.cli.options import read_seconds
 from ares.edge.cli.render.output import output_option, show
 from ares.edge.cli.render.text import duration
 
 if TYPE_CHECKING:
-    from ares.api.deadlines import SlaView
+    from ares.api.deadlines import SlaBy, SlaView
     from ares.edge.cli.render.table import Columns
 
 
@@ -19,6 +20,7 @@ def promises(service: "SlaView") -> str:
     return ", ".join(part for part in (starts, ends) if part)
 
 
+GROUPS = ("class", "tenant")
 CLASSES: "Columns[SlaView]" = {
     "CLASS": lambda service: service.name or "(own)",
     "PROMISES": promises,
@@ -28,22 +30,30 @@ CLASSES: "Columns[SlaView]" = {
     "OPEN": lambda service: str(service.open),
     "AT RISK": lambda service: str(service.at_risk),
     "MET %": lambda service: "" if service.met_percent is None else f"{service.met_percent:g}",
+    "TARGET %": lambda service: f"{service.target_percent:g}",
+    "BUDGET LEFT %": lambda service: "" if service.budget_left_percent is None else f"{service.budget_left_percent:g}",
 }
+BY_TENANT: "Columns[SlaView]" = {"TENANT": lambda service: service.tenant or "", **CLASSES}
 
 
 @click.command()
+@click.option("--by", type=click.Choice(GROUPS), default="class", show_default=True, help="What each line sums up.")
+@click.option("--since", metavar="TIME", callback=read_seconds, help="Decided within it, or open: 24h, 30d.")
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
-def sla(ctx: click.Context, output: str) -> None:
+def sla(ctx: click.Context, by: "SlaBy", since: float | None, output: str) -> None:
     """Lists classes of service, and how many met their deadline.
 
     AT RISK are jobs that wait or run and will miss it by the estimates; their ids follow the table.
     Jobs with a deadline of their own are counted as (own). An administrator sees the jobs of all
-    tenants. Classes are made with `ares profile set slas.NAME.end_within_s=SECONDS`.
+    tenants. Classes are made with `ares profile set slas.NAME.end_within_s=SECONDS`; TARGET % is their
+    target_percent, and BUDGET LEFT % how much of what may miss it is left, below 0 when too many did.
     """
     from ares.edge.client.calls import predictions
 
-    for service in show(connect(ctx), predictions.sla(), CLASSES, output, of="classes of service") or ():
+    columns = BY_TENANT if by == "tenant" else CLASSES
+
+    for service in show(connect(ctx), predictions.sla(by, since), columns, output, of="classes of service") or ():
         if service.at_risk_jobs:
             more = service.at_risk - len(service.at_risk_jobs)
             named = ", ".join(service.at_risk_jobs) + (f" and {more} more" if more > 0 else "")

@@ -26,7 +26,7 @@ _LINES_MAX = 200
 @output_option("table", "json", "yaml")
 @click.pass_context
 def trace(ctx: click.Context, job: str, chrome: Path | None, otlp: Path | None, output: str) -> None:
-    """Shows a job's way as a waterfall: queue, placement, start, each attempt's run, end.
+    """Shows a job's way as a waterfall: queue, start, runs, end.
 
     It comes from the job's ledger: no collector is needed, and it is there while the job runs. A bar
     that ends in ">" still lasts. The ids of its spans are the ones that the job's own processes get in

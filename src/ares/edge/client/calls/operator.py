@@ -9,6 +9,8 @@ from ares.api.identity import CertificateView, Revoked
 from ares.api.nodes import ClusterView, ConsolidationView, DrainStatus, LeaseView, NodeView
 from ares.api.plugins import PluginList
 from ares.api.pools import PoolView
+from ares.api.telemetry.series import SeriesAnswer
+from ares.api.telemetry.status import PlatformStatus
 from ares.edge.client import units
 from ares.edge.client.calls import calls
 from ares.edge.client.calls.answers import JobRef, job_id
@@ -43,6 +45,15 @@ def revert_profile(version: int, note: str) -> Call[ProfileRecord]:
 
 def plugins() -> Call[PluginList]:
     return Call(Request("GET", "/v1/plugins"), PluginList)
+
+
+def status() -> Call[PlatformStatus]:
+    return Call(Request("GET", "/v1/status"), PlatformStatus)
+
+
+def series(names: tuple[str, ...] = (), since_s: float = 3600.0) -> Call[SeriesAnswer]:
+    asked = {"name": ",".join(names), "sinceS": since_s}
+    return Call(Request("GET", "/v1/series", query(asked)), SeriesAnswer)
 
 
 # ---- machines

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ares.api.deadlines import SlaView
+from ares.api.deadlines import SlaBy, SlaView
 from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.telemetry.traces import JobTrace
@@ -52,8 +52,9 @@ def prio(limit: int) -> Call[tuple[PrioRow, ...]]:
     return Call(Request("GET", "/v1/prio", query({"limit": limit})), tuple[PrioRow, ...], "jobs")
 
 
-def sla() -> Call[tuple[SlaView, ...]]:
-    return Call(Request("GET", "/v1/sla"), tuple[SlaView, ...], "classes")
+def sla(by: SlaBy = "class", since_s: float | None = None) -> Call[tuple[SlaView, ...]]:
+    asked = {"by": by, "sinceS": since_s} if by != "class" or since_s is not None else {}
+    return Call(Request("GET", "/v1/sla", query(asked)), tuple[SlaView, ...], "classes")
 
 
 def preemptions(job_id: str) -> Call[tuple[LedgerEvent, ...]]:

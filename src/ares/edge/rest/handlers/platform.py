@@ -7,7 +7,7 @@ from ares.api.nodes import NodeView
 from ares.core.access.table import scope_of
 from ares.core.refusal import Refusal
 from ares.edge.rest.answers import Answer, ClusterList, HealthView, LeaseList, NodeList, answer
-from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, UsageQuery, given
+from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, SeriesQuery, UsageQuery, given
 from ares.edge.rest.handlers.identity import token_view
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import NO_NODE, Problem
@@ -85,6 +85,15 @@ async def create_join_token(call: RequestCall[NoQuery, JoinTokenBody]) -> ASGIAp
 
 
 # ---- this server
+
+
+async def get_status(call: RequestCall[NoQuery, None]) -> ASGIApp:
+    return answer(await call.edge.services.status.now())
+
+
+async def get_series(call: RequestCall[SeriesQuery, None]) -> ASGIApp:
+    names = tuple(name for name in call.query.name.split(",") if name)
+    return answer(call.edge.services.series.answer(names, call.query.since_s))
 
 
 async def healthz(call: RequestCall[NoQuery, None]) -> ASGIApp:

@@ -6,7 +6,7 @@ from ares.api.deadlines import SlaView
 from ares.api.jobs import SubmitBody
 from ares.core.forecast.trees import TreeModel
 from ares.edge.rest.answers import answer, empty
-from ares.edge.rest.bodies import NoQuery
+from ares.edge.rest.bodies import NoQuery, SlaQuery, given
 from ares.edge.rest.handlers.submit import request_of
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import NOT_FOUND
@@ -39,5 +39,6 @@ class SlaList(Record, frozen=True):
     classes: tuple[SlaView, ...]
 
 
-async def list_classes(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    return answer(SlaList(classes=await call.edge.services.deadlines.classes_seen(call.who)))
+async def list_classes(call: RequestCall[SlaQuery, None]) -> ASGIApp:
+    asked, deadlines = call.query, call.edge.services.deadlines
+    return answer(SlaList(classes=await deadlines.classes_seen(call.who, asked.by, given(asked.since_s))))

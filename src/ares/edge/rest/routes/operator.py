@@ -6,10 +6,12 @@ from ares.api.plugins import PluginList
 from ares.api.pools import PoolView, ScalingList, ScalingPlan, ScalingView
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.reservations import ReservationView
+from ares.api.telemetry.series import SeriesAnswer
+from ares.api.telemetry.status import PlatformStatus
 from ares.core.forecast.trees import TreeModel
 from ares.edge.rest.answers import JSON
-from ares.edge.rest.bodies import NoQuery, ReasonBody, ReasonQuery
-from ares.edge.rest.handlers import machines, pools, predictions, profiles, reservations
+from ares.edge.rest.bodies import NoQuery, ReasonBody, ReasonQuery, SeriesQuery
+from ares.edge.rest.handlers import machines, platform, pools, predictions, profiles, reservations
 from ares.edge.rest.handlers.machines import ConsolidationBody, TaintQuery
 from ares.edge.rest.handlers.pools import PoolList, PoolsQuery
 from ares.edge.rest.handlers.profiles import NoteBody, ProfileBody, ProfileList, SettingsBody
@@ -42,6 +44,16 @@ OPERATOR_OPERATIONS: tuple[Operation, ...] = (
         "Put an old version in force again, as a new one. 0 is what Ares comes with.",
         profiles.revert_profile, {200: (JSON, ProfileRecord)}, NoQuery, Body(NoteBody, required=False), _CHANGE,
         tag="profile",
+    ),
+    Operation(
+        "getStatus", "GET", "/status", "metrics:read",
+        "Is the platform well: leader, store, disks, machines, certificates, backups, each with its age.",
+        platform.get_status, {200: (JSON, PlatformStatus)}, NoQuery, tag="server",
+    ),
+    Operation(
+        "getSeries", "GET", "/series", "metrics:read",
+        "How numbers of the platform went over time, as this replica remembers them.", platform.get_series,
+        {200: (JSON, SeriesAnswer)}, SeriesQuery, tag="server",
     ),
     Operation(
         "listPlugins", "GET", "/plugins", "nodes:read", "What a profile can name, and where it comes from.",

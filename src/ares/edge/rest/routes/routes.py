@@ -32,6 +32,7 @@ from ares.edge.rest.bodies import (
     ReasonQuery,
     ReplayBody,
     ResolveQuery,
+    SlaQuery,
     TraceQuery,
     UsageQuery,
 )
@@ -149,7 +150,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "listClasses", "GET", "/sla", "jobs:read", "Classes of service, and how many jobs met their deadline.",
-        predictions.list_classes, {200: (JSON, SlaList)}, NoQuery, tag="decisions",
+        predictions.list_classes, {200: (JSON, SlaList)}, SlaQuery, tag="decisions",
     ),
     Operation(
         "replayDecision", "POST", "/decisions/{name}/replay", "jobs:read",
