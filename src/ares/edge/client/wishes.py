@@ -299,7 +299,7 @@ def _named(value: object) -> bool:
 def check_runtime(said: object) -> None:
     """How a runtime starts processes says nothing without one."""
     if isinstance(said, Mapping) and "kind" not in said:
-        fix = "add the kind: --runtime torch, mpi or ray, or runtime: {kind: torch, ...} in a file"
+        fix = "add the kind: --runtime torch, mpi, ray or julia, or runtime: {kind: torch, ...} in a file"
         keys = ", ".join(sorted(str(key) for key in cast("Mapping[object, object]", said))) or "an empty runtime"
         raise InvalidSpec(f"{keys}: said of a runtime, and no runtime is named", fix=fix)
 
