@@ -14,7 +14,7 @@ from ares.control.execution.reports import Report
 from ares.control.execution.rights import Rights
 from ares.control.execution.session import AgentSession
 from ares.control.state.view import View
-from ares.model.link import Exited, Fenced, LogAck, LogChunk, Started
+from ares.model.link import Exited, Fenced, LogAck, LogChunk
 from ares.ports.logs import Logs
 from ares.ports.telemetry import Telemetry
 
@@ -157,7 +157,7 @@ class LogKeeper:
 
 
 def _lost(report: Report) -> int:
-    return 0 if isinstance(report.message, Started) else report.message.log_lost
+    return report.message.log_lost if isinstance(report.message, Exited | Fenced) else 0
 
 
 def _ack(chunk: LogChunk, offset: int, trouble: str = "") -> LogAck:
