@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from ares.adapters.clocks import SystemClock
@@ -98,7 +98,7 @@ async def _measured(transfers: Transfers | None, seconds: float) -> Counter[str]
 
 
 @contextlib.asynccontextmanager
-async def _sending(port: int, transfers: Transfers | None) -> AsyncIterator[None]:
+async def _sending(port: int, transfers: Transfers | None) -> AsyncGenerator[None]:
     tasks = [
         asyncio.create_task(_send(port, transfers, tenant, rests=tenant == "stop-and-go"))
         for tenant, many in _CONNECTIONS.items()

@@ -6,6 +6,7 @@
     job.progress(0.4, "epoch 4 of 10")
     job.result({"loss": 0.12})
     open(f"{job.output_dir}/model.pt", "wb")  # files left there are handed over when the job succeeds
+    open(f"{job.input_dir('data')}/train.csv")  # of a job that was submitted with --input data=ares://datasets/NAME
     job.world().rank, job.world().size    # of a gang: who takes part now
     job.on_resize(rebuild)                # called with the new world
     job.submit(["python", "part.py"], memory="4G")  # another job; this one was submitted with --children N
@@ -122,6 +123,14 @@ def result(value: Any) -> None:
     if len(data) > RESULT_BYTES_MAX:
         raise ValueError(f"the result has {len(data)} bytes of JSON; at most {RESULT_BYTES_MAX} are kept")
     _write("ARES_RESULT_FILE", data)
+
+
+def input_dir(name: str) -> str:
+    """The directory of an input, by the name that the job gives it. Raises LookupError when there is none."""
+    path = os.path.join(os.environ.get("ARES_INPUTS_DIR", ""), name)
+    if "ARES_INPUTS_DIR" not in os.environ or "/" in name or not os.path.isdir(path):
+        raise LookupError(f"the job has no input {name!r}; submit it with --input {name}=ares://datasets/NAME")
+    return path
 
 
 def world() -> World:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.e2e.test_runtime_guides import agents, files, submitted
 from tests.platform import Platform, eventually
+from tests.runtimes import ray_python
 
 _SIOCSIFFLAGS = 0x8914
 _UP_AND_RUNNING = 0x41
@@ -42,8 +43,8 @@ def strike(platform: Platform, seen: Path, name: str, rank: int) -> tuple[str, i
     """Ends a part of a running cluster: the rank that the verdict names, and after how long a retry was decided."""
     client = platform.client()
     job = client.submit(
-        command=["python", "-c", HOLDS], env={"SEEN": str(seen)}, runtime="ray", ranks=2, per_node=1, cpus=1,
-        memory="1G", retries=5,
+        command=[str(ray_python() / "python"), "-c", HOLDS], env={"SEEN": str(seen)}, runtime="ray",
+        ranks=2, per_node=1, cpus=1, memory="1G", retries=5,
     ).id  # fmt: skip
     eventually(seen.exists, "the program", 240)
     at = time.time()

@@ -212,3 +212,14 @@ def test_needs_nothing_but_the_standard_library() -> None:
     code = f"import sys; sys.path.insert(0, {str(source)!r}); from ares import job; print(job.in_job())"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() in {"True", "False"}
+
+
+def test_inputs_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LookupError, match="--input data=ares://datasets/NAME"):
+        job.input_dir("data")
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("ARES_INPUTS_DIR", str(tmp_path))
+    assert job.input_dir("data") == str(tmp_path / "data")
+    for wrong in ("other", "../data", "data/"):
+        with pytest.raises(LookupError):
+            job.input_dir(wrong)

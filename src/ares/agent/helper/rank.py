@@ -335,10 +335,12 @@ class HelperRank:
         return HelperEnd(code=1, message=message, failure="staging")
 
     async def _outlived(self, name: str) -> None:
-        """Ends the rank when its service is gone."""
-        number: int = self.plan["service_port"]
-        address, port = self.world.addresses[self.world.place], self.scene.ports[number - 1]
-        while await listens(address, port):
+        """Ends the rank when its service is gone, or on the first rank what the others have joined."""
+        numbers: list[int] = [self.plan["service_port"]]
+        if self.world.place == 0 and self.plan["service_joins"]:
+            numbers.append(self.plan["service_joins"])
+        address, ports = self.world.addresses[self.world.place], [self.scene.ports[number - 1] for number in numbers]
+        while all([await listens(address, port) for port in ports]):
             await asyncio.sleep(_SERVICE_S)
         self.decide(HelperEnd(code=1, message=f"what {name} had started on this rank is gone"))
 

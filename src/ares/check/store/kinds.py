@@ -13,6 +13,7 @@ import msgspec
 from ares.model.access import BootstrapRecord, IdentityRecord, TenantRecord, TokenRecord, UserRecord
 from ares.model.alert import AlertRecord, ChannelRecord
 from ares.model.audit import AuditHead, AuditKey
+from ares.model.checkpoint import CheckpointRecord, SealingRecord
 from ares.model.cron import CronRecord
 from ares.model.dataset import DatasetRecord
 from ares.model.job import JobSpec
@@ -177,11 +178,20 @@ def _field(path: str) -> Callable[[str, Any], bool]:
     return names
 
 
+def _checkpoint(tail: str, checkpoint: CheckpointRecord) -> bool:
+    """TENANT/JOB/FENCE/NUMBER, the last two with so many digits that keys are in their order."""
+    pointer, parts = checkpoint.pointer, tail.split("/")
+    place = [f"{pointer.fence.epoch:010d}.{pointer.fence.counter:010d}", f"{pointer.seq:019d}"]
+    return len(parts) == 4 and straight(parts[1]) == checkpoint.job and parts[2:] == place
+
+
 SPECS = RecordKind("/jobs/", JobSpec, _of_job)
 STATES = RecordKind("/state/", JobState, _own)
 EVENTS = RecordKind("/events/", LedgerEvent, _event)
 RESULTS = RecordKind("/results/", Result, _job)
 PROGRESS = RecordKind("/progress/", ProgressRecord, _job)
+CHECKPOINTS = RecordKind("/checkpoints/", CheckpointRecord, _checkpoint)
+SEALING = RecordKind("/sealing/", SealingRecord, _job)
 ARRAYS = RecordKind("/arrays/", ArrayRecord, _own)
 FLOWS = RecordKind("/flows/", FlowRecord, _own)
 RETRIES = RecordKind("/retry/", RetryBudget, _root)
@@ -234,5 +244,5 @@ OF_ALL = (
     CRONS, DATASETS, PREDICTIONS, MODEL, EPOCH, FORMAT, SETTLED, BOOTSTRAP, CLOCK, PROOF, MACHINES, AUTHORITY, POLICIES,
     POLICY_HISTORY, ALERTS, NOTICES, CHANNELS, FLOWS, QUOTAS, ADMISSIONS, SPENT, METERS, TRANSFERS, AUDIT_HEADS,
     AUDIT_KEYS,
-    INSTANCES, SCALING,
+    INSTANCES, SCALING, CHECKPOINTS, SEALING,
 )  # fmt: skip

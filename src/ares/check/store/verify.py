@@ -276,7 +276,16 @@ class _Verification:
             if kept.record.format > kinds.KNOWN_FORMAT:
                 what = f"the store is of format {kept.record.format}, these checks know {kinds.KNOWN_FORMAT}"
                 self._findings.notes.append(f"{what}: use those of the version that wrote it")
-        for kind in (kinds.LEADERS, kinds.PROFILES, kinds.BOOKINGS, kinds.PREDICTIONS, kinds.MODEL, kinds.PROOF):
+        for kind in (
+            kinds.LEADERS,
+            kinds.PROFILES,
+            kinds.BOOKINGS,
+            kinds.PREDICTIONS,
+            kinds.MODEL,
+            kinds.PROOF,
+            kinds.CHECKPOINTS,
+            kinds.SEALING,
+        ):
             for _ in self._reader.all(kind):
                 pass
 

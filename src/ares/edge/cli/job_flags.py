@@ -201,8 +201,8 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     _texts(
         "--runtime",
         "KIND|TIME",
-        "What starts its processes: torch, mpi or ray. Or how long you expect it to run, so that others learn when its "
-        "place is free: 2h.",
+        "What starts its processes: torch, mpi, ray or julia. Or how long you expect it to run, so that others learn "
+        "when its place is free: 2h.",
     ),
     click.option("--procs", metavar="N", help="With a runtime: processes of each rank; gpus for one a GPU."),
     click.option("--elastic", is_flag=True, default=None, help="With a runtime: go on when the gang shrinks or grows."),

@@ -15,6 +15,7 @@ from ares.sim.mutants import (
     promises,
     releasing,
     requests,
+    saving,
     sharing,
     steering,
 )
@@ -34,6 +35,7 @@ MUTANTS: dict[str, Mutant] = {
     **promises.MUTANTS,
     **steering.MUTANTS,
     **releasing.MUTANTS,
+    **saving.MUTANTS,
 }
 
 

@@ -37,7 +37,8 @@ class Checkpoints(Rule):
                 self._before[step.job, fence_of(entry.fence)] = newest
             if entry.kind == "checkpoint-damaged" and not self._damaging:
                 self.blame(step.job, f"attempt {entry.fence} found a checkpoint damaged, and nothing had damaged it")
-        if before is None or after.checkpoint == newest:
+        said = any(entry.kind == "checkpointed" for entry in step.entries)
+        if before is None or (after.checkpoint == newest and not said):
             return
         self.tested += 1
         saved = after.checkpoint

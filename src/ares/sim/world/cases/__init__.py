@@ -3,7 +3,19 @@
 The product keeps every promise in each of them. A seed changes details: delays, jitter, the replica asked first.
 """
 
-from ares.sim.world.cases import absences, answers, leaders, logs, needs, records, steering, tenants, watches, zombies
+from ares.sim.world.cases import (
+    absences,
+    answers,
+    checkpoints,
+    leaders,
+    logs,
+    needs,
+    records,
+    steering,
+    tenants,
+    watches,
+    zombies,
+)
 from ares.sim.world.stage import DirectedCase
 
 CASES: dict[str, DirectedCase] = {
@@ -17,4 +29,5 @@ CASES: dict[str, DirectedCase] = {
     **logs.CASES,
     **steering.CASES,
     **needs.CASES,
+    **checkpoints.CASES,
 }
