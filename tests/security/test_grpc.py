@@ -11,10 +11,10 @@ import grpc
 import grpc.aio
 import pytest
 
+from ares.core.limits import ServerLimits
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rpc.methods import PACKAGE, SERVICES, method_of
 from ares.edge.rpc.server import RpcServer, RpcSettings
-from ares.model.limits import ServerLimits
 from tests.integration.api.world import MISSING
 from tests.integration.rpc.conftest import RpcWorld, open_rpc
 from tests.rpc import RpcClient

@@ -13,11 +13,11 @@ import pytest
 import websockets
 
 from ares.core import keys
+from ares.core.limits import ServerLimits
 from ares.edge.rest.api import ApiServices, ApiSettings
 from ares.edge.rest.app import METER, build_app
 from ares.edge.rest.http.limits import Meter
 from ares.edge.rest.http.server import HttpServer
-from ares.model.limits import ServerLimits
 from tests.integration.api.world import JOB, World, open_world
 
 ANSWER_S = 30.0

@@ -30,10 +30,10 @@ from ares.app.sections import (
     TransferConfig,
 )
 from ares.core.access.certificates import LIFE_S
+from ares.core.limits import ServerLimits
 from ares.model.access import Provider
 from ares.model.base import LabelKey, LabelValue, Slug
 from ares.model.job import DeviceKind
-from ares.model.limits import ServerLimits
 from ares.model.node import Taint
 from ares.model.timing import Timing, broken
 
@@ -309,6 +309,7 @@ _LISTS = frozenset(
         "node.servers",
         "node.taints",
         "node.datasets",
+        "autoscale.agent_settings",
         *_SANDBOX_LISTS,
         *_IMAGE_LISTS,
     }

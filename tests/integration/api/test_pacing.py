@@ -10,10 +10,10 @@ import pytest
 from ares.control.queries import job_list
 from ares.control.state.index import JobIndex
 from ares.control.state.pacing import PACE, breathe
+from ares.core.limits import ServerLimits
 from ares.edge.rest import answers
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.http.pacing import Pacer, charged
-from ares.model.limits import ServerLimits
 from tests.integration.api.world import JOB, World, open_world
 
 MANY = 300

@@ -13,11 +13,11 @@ import websockets
 from litestar.types import Send
 from websockets.asyncio.client import ClientConnection
 
+from ares.core.limits import ServerLimits
 from ares.edge.rest.api import ApiSettings
 from ares.edge.rest.http import sockets
 from ares.edge.rest.http.sockets import CLOSES
 from ares.edge.rest.http.streaming import Streams, TooSlow
-from ares.model.limits import ServerLimits
 from tests.integration.api.world import JOB, MISSING, World, open_world
 
 QUICK = ApiSettings(recheck_s=0.05, heartbeat_s=0.05)

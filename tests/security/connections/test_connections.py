@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import websockets
 
+from ares.core.limits import ServerLimits
 from ares.edge.rest.api import ApiSettings
-from ares.model.limits import ServerLimits
 from tests.integration.api.world import JOB, World, open_world
 from tests.security.pki import Files, on_loopback
 

@@ -11,8 +11,8 @@ import psutil
 import pytest
 import uvloop
 
+from ares.core.limits import ServerLimits
 from ares.edge.rest.api import ApiSettings
-from ares.model.limits import ServerLimits
 from tests.integration.api.world import World, open_world
 from tests.platform import say
 from tests.security.fuzz.wires import handshake

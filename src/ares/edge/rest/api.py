@@ -52,7 +52,7 @@ from ares.control.submit.projects import Projects
 from ares.control.submit.submit import Submit
 from ares.control.telemetry.series_history import KeptSeries, SeriesHistory
 from ares.control.telemetry.status import StatusReport
-from ares.model.limits import DEFAULT, ServerLimits
+from ares.core.limits import DEFAULT_LIMITS, ServerLimits
 from ares.ports.clock import Clock, Rng
 from ares.ports.telemetry import ReadableTelemetry, Telemetry
 
@@ -206,4 +206,4 @@ class ApiSettings:
     # A reader that takes nothing for this long is cut off.
     send_timeout_s: float = 15.0
     shutdown_s: float = 5.0
-    limits: ServerLimits = DEFAULT
+    limits: ServerLimits = DEFAULT_LIMITS

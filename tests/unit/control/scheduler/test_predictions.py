@@ -97,6 +97,8 @@ async def test_what_was_learned_about_starts_outlives_the_leader() -> None:
         agent = await world.agent(replica=other)
         await ran(world, agent, 100.0)
         holds = await world.submit(cpu_milli=4_000, replica=other)
+        # Of jobs of one moment the id says which came first, and ids are drawn.
+        await world.advance(0.5)
         await world.submit(cpu_milli=4_000, replica=other)
         await world.settle()
         agent.started(agent.starts[holds])

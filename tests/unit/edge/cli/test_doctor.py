@@ -34,6 +34,7 @@ def answers(stub: Stub, *nodes: dict[str, Any], checks: dict[str, str] = CHECKS)
     stub.on("GET", "/readyz", {"status": "ready", "checks": checks})
     stub.on("GET", "/v1/whoami", ME)
     stub.on("GET", "/v1/nodes", {"nodes": list(nodes)})
+    stub.on("GET", "/v1/transfers", {"transfers": []})
 
 
 def found(done: Any) -> dict[str, tuple[str, str]]:

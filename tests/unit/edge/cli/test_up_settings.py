@@ -12,15 +12,17 @@ import pytest
 
 from ares.app import up
 from ares.app.config import Config, ConfigError, load
-from ares.app.sections import OidcConfig
+from ares.app.sections import OidcConfig, ScalingConfig
 from tests.tidy.source import SRC, python_files
 
 Ares = Callable[..., Any]
 OIDC = {"issuer": "https://i.example", "audience": "a", "jwks_url": "https://i.example/keys"}
+POOL = {"cpu_milli": 2000, "memory_mib": 512}
 # Where another value must be of a form, or fit to others: as written in --set, and as in a file.
 GIVEN: dict[str, tuple[str, object]] = {
     "home": ("{tmp}", "{tmp}"),
     "tenant": ("other", "other"),
+    "grpc.listen": ("127.0.0.1:8651", "127.0.0.1:8651"),
     "store.url": ("memory:", "memory:"),
     "http.allowed_hosts": ("a.example,b.example", ["a.example", "b.example"]),
     "alerts.allow_private": ("10.0.0.0/8", ["10.0.0.0/8"]),
@@ -48,9 +50,11 @@ GIVEN: dict[str, tuple[str, object]] = {
     "timing.leader_renew_every_s": ("1", 1.0),
     **{f"auth.oidc.x.{name}": (value, value) for name, value in OIDC.items()},
     "auth.oidc.x.algorithms": ("ES256", ["ES256"]),
+    **{f"autoscale.pools.x.{name}": (str(value), value) for name, value in POOL.items()},
+    "autoscale.agent_settings": ("node.pool=b,log.level=debug", ["node.pool=b", "log.level=debug"]),
 }
 # Only in a file: refused on the command line, and said so.
-IN_A_FILE = {"auth.oidc.x.roles": {"ops": "operator"}}
+IN_A_FILE = {"auth.oidc.x.roles": {"ops": "operator"}, "autoscale.pools.x.labels": {"ops": "operator"}}
 # Those that have to come with others.
 TOGETHER = {
     "auth.oidc.x.roles": {"auth.oidc.x.role_claim": "groups"},
@@ -69,6 +73,8 @@ def leaves(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str
             yield from leaves(field.type, f"{key}.")
         elif key == "auth.oidc":
             yield from leaves(OidcConfig, "auth.oidc.x.")
+        elif key == "autoscale.pools":
+            yield from leaves(ScalingConfig, "autoscale.pools.x.")
         else:
             yield key, field.type, field.default
 
@@ -154,6 +160,7 @@ def test_every_key_by_flag_and_by_file_reaches_the_supervisor(
         text, value = another(key, tmp_path)
         beside = {
             **({f"auth.oidc.x.{n}": v for n, v in OIDC.items()} if "oidc" in key else {}),
+            **({f"autoscale.pools.x.{n}": v for n, v in POOL.items()} if "autoscale.pools" in key else {}),
             **TOGETHER.get(key, {}),
         }
         file = tmp_path / "beside.json"

@@ -75,7 +75,7 @@ def _state(*, newest: bool, damaged: bool) -> str:
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
 def resume(ctx: click.Context, job: str, number: int | None, request_id: str | None, output: str) -> None:
-    """Makes a new job that goes on from a checkpoint of one that has ended.
+    """Makes a new job that goes on from an ended one's checkpoint.
 
     It asks for the same as the first. `ares checkpoints JOB` lists what there is. A job that waits or
     runs goes on from its newest checkpoint by itself.

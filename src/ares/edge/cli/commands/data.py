@@ -49,7 +49,7 @@ VERSIONS: "Columns[DatasetVersionView]" = {
 
 @click.group()
 def data() -> None:
-    """Publishes, saves, lists and removes datasets that jobs read; shows bytes on their way."""
+    """Publishes and lists datasets that jobs read; shows transfers."""
 
 
 data.add_command(top)

@@ -50,7 +50,7 @@ BREAKERS: "Columns[BreakerRow]" = {
 @output_option("table", "json", "yaml", "name")
 @click.pass_context
 def top(ctx: click.Context, once: bool, every: float, output: str) -> None:
-    """Shows who moves what now: files, images and outputs, by node and tenant.
+    """Shows who moves what now, by node and tenant: files, images.
 
     Most first, with what waits for its turn and what the tenant may move on all nodes together. Below that, servers
     that requests stay away from because too many failed, and jobs that wait for them. On a terminal it goes on until

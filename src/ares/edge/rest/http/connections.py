@@ -15,9 +15,9 @@ from typing import Any, Final, Literal, Protocol, cast
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from ares.core.limits import ServerLimits
 from ares.edge.rest.http.problems import MEDIA_TYPE, Problem, retry_after
 from ares.edge.rest.http.wire import ARRIVED
-from ares.model.limits import ServerLimits
 
 Part = Literal["", "head", "body"]
 

@@ -10,11 +10,10 @@ from typing import Any, Literal, get_args
 
 from litestar.types import Scope
 
-from ares.core.limits import Buckets, FairTurns, Full
+from ares.core.limits import Buckets, FairTurns, Full, ServerLimits
 from ares.edge.rest.http.pacing import Pacer
 from ares.edge.rest.http.problems import Problem, retry_after
 from ares.model.access import Principal
-from ares.model.limits import ServerLimits
 from ares.ports.clock import Clock
 from ares.ports.telemetry import Telemetry
 

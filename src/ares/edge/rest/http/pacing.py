@@ -12,9 +12,8 @@ from types import coroutine
 from typing import Any, TypeVar, cast
 
 from ares.control.state.pacing import PACE
-from ares.core.limits import TimeShares
+from ares.core.limits import ServerLimits, TimeShares
 from ares.edge.rest.http.problems import Problem, retry_after
-from ares.model.limits import ServerLimits
 from ares.ports.telemetry import Telemetry
 
 T = TypeVar("T")

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from ares.core.limits import ServerLimits
 from ares.edge.rest.http.limits import Meter, address, payer
 from ares.edge.rest.http.problems import Problem
 from ares.model.access import Principal
-from ares.model.limits import ServerLimits
 from tests.clocks import ManualClock, settle
 
 
