@@ -15,6 +15,7 @@ import structlog
 
 from ares.api.plugins import PluginKind, RefusedPlugin
 from ares.api.reasons import Reason
+from ares.app.providers import PROVIDERS_GROUP
 from ares.app.runtimes import GROUP as RUNTIMES_GROUP
 from ares.app.runtimes import Unusable, load_runtimes, origin_of, value_of
 from ares.control.scheduler.plugins import Loaded
@@ -77,8 +78,8 @@ def add(
 
 
 def _strange(found: Callable[..., Any], groups: Iterable[str]) -> Iterator[RefusedPlugin]:
-    """Plugins of kinds that Ares does not have, such as collectors and providers."""
-    known = sorted((*_GROUPS, RUNTIMES_GROUP))
+    """Plugins of kinds that Ares does not have, such as collectors. Providers are loaded where a pool names them."""
+    known = sorted((*_GROUPS, RUNTIMES_GROUP, PROVIDERS_GROUP))
     for group in sorted(group for group in groups if group.startswith("ares.") and group not in known):
         for entry in sorted(found(group=group), key=lambda entry: entry.name):
             why = f"Ares has no plugins of the group {group!r}, only of {', '.join(known)}"

@@ -8,7 +8,7 @@ from typing import Any
 from ares.app.config import Config, ConfigError
 from ares.ports.machines import MachineProvider, Providers
 
-GROUP = "ares.providers"
+PROVIDERS_GROUP = "ares.providers"
 PROCESS = "process"
 
 
@@ -21,7 +21,7 @@ def providers_of(config: Config, found: Callable[..., Any] = entry_points) -> Pr
 
         folder = config.home_path / "machines"
         providers[PROCESS] = ProcessMachines(folder, settings=config.autoscale.agent_settings)
-    others = {entry.name: entry for entry in found(group=GROUP)} if wanted - {PROCESS} else {}
+    others = {entry.name: entry for entry in found(group=PROVIDERS_GROUP)} if wanted - {PROCESS} else {}
     for name in sorted(wanted - {PROCESS}):
         if name not in others:
             known = ", ".join(sorted((PROCESS, *others)))

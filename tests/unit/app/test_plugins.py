@@ -147,7 +147,7 @@ async def test_an_action_that_fails_proposes_nothing_of_what_it_had_begun() -> N
         assert world.state(job).phase == "STAGING"
 
 
-@pytest.mark.parametrize("group", ["collectors", "providers", "runtime", "filter"])
+@pytest.mark.parametrize("group", ["collectors", "provider", "runtime", "filter"])
 def test_a_plugin_of_a_kind_that_there_is_not_is_refused_by_name(group: str) -> None:
     loaded = plugins.add(found(**{group: [Entry("mine", fails)]}), groups=[f"ares.{group}", "console_scripts"])
     (refused,) = loaded.refused
