@@ -10,6 +10,8 @@ from ares.ports.machines import MachineProvider, Providers
 
 PROVIDERS_GROUP = "ares.providers"
 PROCESS = "process"
+# The cluster's name by default.
+UNNAMED = "local"
 
 
 def providers_of(config: Config, found: Callable[..., Any] = entry_points) -> Providers:
@@ -26,6 +28,12 @@ def providers_of(config: Config, found: Callable[..., Any] = entry_points) -> Pr
         if name not in others:
             known = ", ".join(sorted((PROCESS, *others)))
             raise ConfigError(f"autoscale.pools: there is no provider {name!r}", f"install its plugin, or use {known}")
+        if config.cluster == UNNAMED:
+            # Another installation of the default name in the same account would take these machines for strangers.
+            what = (
+                f"autoscale.pools: the provider {name!r} tells its machines by the cluster, which is still {UNNAMED!r}"
+            )
+            raise ConfigError(what, 'give this cluster a name that no other has: cluster = "NAME" in ares.toml')
         try:
             providers[name] = others[name].load()(cluster=config.cluster)
         except Exception as error:

@@ -63,8 +63,9 @@ class InstanceRecord(Record, frozen=True):
     asked_at: float = 0.0
     # Since when it is in its state.
     since: float = 0.0
-    # What the provider calls it.
+    # What the provider calls it, and which it is: a pool may be gone, or have another, before its machines are.
     handle: Note = ""
+    provider: str = ""
 
 
 class ScalingSwitch(Record, frozen=True):

@@ -1,13 +1,16 @@
 """Machines are never lost: whatever step a server dies at, the next one finds every machine and gives it back."""
 
 from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
 
 from ares.control.autoscale.autoscaler import STRANGER_S, Autoscaler
 from ares.control.autoscale.standing import ScalingState
 from ares.core import keys
 from ares.model.access import Principal
 from ares.model.scaling import NodeShape, ScalingPool
-from ares.ports.machines import ListedMachine, NotProvided, ProviderUnknown, WantedMachine
+from ares.ports.machines import ListedMachine, NotProvided, Providers, ProviderUnknown, WantedMachine
 from tests.world import ALICE, World
 
 OPERATOR = Principal(token_id="op", tenant="acme", role="operator")
@@ -62,13 +65,15 @@ class Cloud:
         self._step()
 
 
-def scaler(world: World, cloud: Cloud, pool: ScalingPool = POOL) -> tuple[Autoscaler, ScalingState]:
+def scaler(
+    world: World, cloud: Cloud, pool: ScalingPool = POOL, providers: Providers | None = None
+) -> tuple[Autoscaler, ScalingState]:
     """A server's, new: what an earlier one had in memory is gone."""
     replica = world.one
     state = ScalingState(world.store, replica.view, replica.planner, world.clock, [pool])
     made = Autoscaler(
-        world.store, replica.view, state, replica.nodes, replica.tokens, {"process": cloud}, (), world.clock, world.rng,
-        replica.telemetry,
+        world.store, replica.view, state, replica.nodes, replica.tokens,
+        {"process": cloud} if providers is None else providers, (), world.clock, world.rng, replica.telemetry,
     )  # fmt: skip
     return made, state
 
@@ -175,6 +180,108 @@ async def test_records_are_written_before_the_provider_hears_of_them() -> None:
         assert cloud.running == {}
         assert (await world.store.get(keys.instance(token))) is not None
         assert "because job" in world.one.view.kept.instances[token].reason
+
+
+async def bought(world: World, cloud: Cloud, made: Autoscaler) -> str:
+    """The id of a machine for one waiting job, created and not registered."""
+    await world.submit()
+    await switched(world, cloud)
+    for _ in range(2):
+        await made.pass_once(world.one.guards[-1])
+    (token,) = records(world)
+    assert token in cloud.running
+    return token
+
+
+async def test_a_list_that_cannot_be_had_says_nothing_of_newer_machines() -> None:
+    class Mute(Cloud):
+        mute = False
+
+        async def machines(self) -> Sequence[ListedMachine]:
+            if self.mute:
+                raise ProviderUnknown("no answer")
+            return await super().machines()
+
+    async with World(scheduling=False) as world:
+        cloud = Mute(world)
+        slow = msgspec.structs.replace(POOL, register_s=900.0)
+        made, state = scaler(world, cloud, slow)
+        token = await bought(world, cloud, made)
+        cloud.mute = True
+        for _ in range(4):
+            await world.advance(35.0)
+            await made.pass_once(world.one.guards[-1])
+        assert records(world) == {token}
+        (shown,) = await state.list(OPERATOR)
+        assert (shown.trouble, shown.paused_until) == ("", None)
+
+
+async def test_a_machine_without_its_pool_keeps_its_record_until_its_provider_has_deleted_it() -> None:
+    async with World(scheduling=False) as world:
+        cloud = Cloud(world)
+        made, _ = scaler(world, cloud)
+        token = await bought(world, cloud, made)
+        # The section of the pool was taken out of the configuration, and with it the only name of its provider.
+        other = msgspec.structs.replace(POOL, name="silver")
+        alone, _ = scaler(world, cloud, other, {})
+        for _ in range(4):
+            await alone.pass_once(world.one.guards[-1])
+            await world.advance(2.0)
+        assert (records(world), set(cloud.running)) == ({token}, {token})
+        # Another pool has the same provider.
+        again, _ = scaler(world, cloud, other)
+        await again.pass_once(world.one.guards[-1])
+        assert (records(world), cloud.running) == (set(), {})
+
+
+async def test_a_provider_that_is_asked_again_is_given_the_same_join_token() -> None:
+    class Unsure(Cloud):
+        async def create(self, want: WantedMachine) -> str | NotProvided:
+            raise ProviderUnknown("no answer")
+
+    async with World(scheduling=False) as world:
+        cloud = Unsure(world)
+        await world.submit()
+        await switched(world, cloud)
+        await passes(world, cloud, 6)
+        await world.one.view.catch_up()
+        assert sum(token.single_use for token in world.one.view.tokens.values()) == 1
+
+
+async def test_answers_of_a_plugin_that_are_none_stop_no_duty_of_the_leader() -> None:
+    """An error that leaves the loop would end the scheduler with it."""
+
+    class Strange(Cloud):
+        async def machines(self) -> Sequence[ListedMachine]:
+            return cast("Any", [None])
+
+        async def create(self, want: WantedMachine) -> str | NotProvided:
+            return cast("Any", {"id": want.id})
+
+        def delete(self, ids: Sequence[str]) -> Any:
+            raise OSError("at once")
+
+    async with World(scheduling=False) as world:
+        cloud = Strange(world)
+        await world.submit()
+        await switched(world, cloud)
+        await passes(world, cloud, 3)
+        assert len(records(world)) == 1
+        gone = msgspec.structs.replace(POOL, launch_s=1.0)
+        made, _ = scaler(world, cloud, gone)
+        await made.pass_once(world.one.guards[-1])
+        assert [instance.state for instance in world.one.view.kept.instances.values()] == ["leaving"]
+
+
+async def test_the_least_of_a_pool_is_within_its_budget() -> None:
+    async with World(scheduling=False) as world:
+        cloud = Cloud(world)
+        await switched(world, cloud)
+        dear = msgspec.structs.replace(POOL, nodes_min=3, node_hour=2.0, budget_hour=5.0)
+        made, _ = scaler(world, cloud, dear)
+        for _ in range(3):
+            await made.pass_once(world.one.guards[-1])
+        assert len(cloud.running) == 2
 
 
 async def test_a_provider_that_fails_stops_nothing_and_is_asked_again() -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -22,11 +24,11 @@ ROOT = Path(__file__).parents[3]
 WANT = WantedMachine("tok1", "gold", "gold-tok1", NodeShape(cpu_milli=2000, memory_mib=512), ("h:1",), "join-me")
 
 
-def config(tmp_path: Path, **pool: Any) -> Config:
+def config(tmp_path: Path, cluster: str = "lab", **pool: Any) -> Config:
     file = tmp_path / "ares.toml"
     lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in pool.items())
     file.write_text(f"[autoscale.pools.gold]\n{lines}\n")
-    return load(file, {"home": str(tmp_path)}, {})
+    return load(file, {"home": str(tmp_path), "cluster": cluster}, {})
 
 
 def test_a_pool_is_read_and_its_provider_found(tmp_path: Path) -> None:
@@ -50,6 +52,29 @@ def test_a_provider_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
     broken = SimpleNamespace(name="moon", load=lambda: 1 / 0)
     with pytest.raises(ConfigError, match="ZeroDivisionError"):
         providers_of(made, lambda group: [broken])
+
+
+def test_a_cloud_is_not_shared_by_clusters_of_the_default_name(tmp_path: Path) -> None:
+    """Each would delete the other's machines, as strangers."""
+    moon = SimpleNamespace(name="moon", load=lambda: lambda cluster: cluster)
+    with pytest.raises(ConfigError, match="still 'local'"):
+        providers_of(config(tmp_path, "local", cpu_milli=2000, memory_mib=512, provider="moon"), lambda group: [moon])
+    assert load(None, {"home": str(tmp_path)}, {}).cluster == "local"
+    named = config(tmp_path, "lab", cpu_milli=2000, memory_mib=512, provider="moon")
+    assert providers_of(named, lambda group: [moon]) == {"moon": "lab"}
+
+
+def test_a_process_with_a_strange_environment_hides_no_machine(tmp_path: Path) -> None:
+    """It may be a tenant's: its word for its machine need not be text."""
+    environment = {**os.environb, b"ARES_MACHINE_ID": b"\xff\xfe"}
+    agent = subprocess.Popen(
+        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "agent"], env=environment,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    with agent:
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == b"\n"
+        assert asyncio.run(ProcessMachines(tmp_path / "machines").machines()) == ()
 
 
 # ---- the example of a cloud

@@ -132,11 +132,11 @@ def _running() -> dict[str, list[int]]:
             for item in (entry / "environ").read_bytes().split(b"\0"):
                 name, _, value = item.partition(b"=")
                 if name == _ID.encode() and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                    found.setdefault(value.decode(), []).append(int(entry.name))
+                    found.setdefault(value.decode(errors="replace"), []).append(int(entry.name))
     return found
 
 
 def _signal(pids: Sequence[int], number: signal.Signals) -> None:
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

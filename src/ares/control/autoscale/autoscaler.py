@@ -20,7 +20,7 @@ from ares.control.state.ids import base32
 from ares.control.state.records import Records, absent
 from ares.control.state.view import View
 from ares.core import keys
-from ares.core.autoscale.instance import InstanceStep, step
+from ares.core.autoscale.instance import InstanceStep, room, step
 from ares.core.autoscale.purchase import Purchase
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
@@ -67,10 +67,16 @@ class Autoscaler:
         self._listed: dict[str, dict[str, ListedMachine]] = {}
         self._listed_at = float("-inf")
         self._next_look = float("-inf")
+        # By the id of a machine: the token it joins by, and until when it is given out again.
+        self._joins: dict[str, tuple[str, float]] = {}
+        # Machines whose provider is not configured any more.
+        self._unreachable: set[str] = set()
 
     async def run(self, guard: Compare) -> None:
         """Without pools, and without machines of earlier ones, there is nothing to look at."""
         self._listed_at = float("-inf")
+        self._joins.clear()
+        self._state.begin()
         while self._state.pools or self._view.kept.instances:
             try:
                 await self.pass_once(guard)
@@ -113,8 +119,10 @@ class Autoscaler:
             return
         await self._view.catch_up()
         for name, provider in self._providers.items():
+            # A list of before says nothing of machines that came since.
+            self._listed.pop(name, None)
             with contextlib.suppress(ProviderUnknown):
-                self._listed[name] = found = {machine.id: machine for machine in await _asked(provider.machines())}
+                self._listed[name] = found = await _asked(_machines(provider))
                 await self._end_strangers(name, provider, found)
         self._listed_at = now
 
@@ -127,7 +135,7 @@ class Autoscaler:
         ]
         if strangers:
             log.warning("autoscale.strangers", provider=name, machines=strangers)
-            await _asked(provider.delete(strangers))
+            await _asked(_deleted(provider, strangers))
             self._telemetry.count("ares_autoscale_strangers_total", len(strangers))
 
     def _is_listed(self, instance: InstanceRecord, provider: str) -> bool | None:
@@ -141,8 +149,8 @@ class Autoscaler:
 
     async def _advance(self, guard: Compare, instance: InstanceRecord) -> None:
         pool = self._state.pools.get(instance.pool)
-        provider = self._providers.get("" if pool is None else pool.provider)
-        listed = None if pool is None else self._is_listed(instance, pool.provider)
+        name = instance.provider or ("" if pool is None else pool.provider)
+        provider, listed = self._providers.get(name), self._is_listed(instance, name)
         decided = step(instance, pool, self._state.known(instance, listed), self._clock.wall())
         if decided.failed:
             self._state.failed(instance.pool, decided.why)
@@ -166,14 +174,23 @@ class Autoscaler:
             self._state.failed(pool.name, f"there is no provider {pool.provider!r}")
             await self._forget(guard, instance, "there is no such provider")
             return
-        join, _ = await self._tokens.create_join(SCALER, node=instance.node, ttl_s=_JOIN_S)
-        want = WantedMachine(instance.id, pool.name, instance.node, pool.shape, self._servers, join)
-        made = await _asked(provider.create(want))
+        want = WantedMachine(
+            instance.id, pool.name, instance.node, pool.shape, self._servers, await self._join(instance)
+        )
+        made = await _asked(_created(provider, want))
         if isinstance(made, NotProvided):
             self._state.failed(pool.name, made.why)
             await self._forget(guard, instance, made.why)
         else:
             await self._become(guard, instance, "created", handle=made)
+
+    async def _join(self, instance: InstanceRecord) -> str:
+        """The token that its agent joins by: the same one while its provider is asked again and again."""
+        text, until = self._joins.get(instance.id, ("", 0.0))
+        if until <= self._clock.monotonic():
+            text, _ = await self._tokens.create_join(SCALER, node=instance.node, ttl_s=_JOIN_S)
+            self._joins[instance.id] = text, self._clock.monotonic() + _JOIN_S / 2
+        return text
 
     async def _become_ready(self, guard: Compare, instance: InstanceRecord) -> None:
         lacking = self._state.lacking(instance)
@@ -195,8 +212,13 @@ class Autoscaler:
         if instance.state != "leaving":
             # Written first: the next leader goes on from here.
             await self._become(guard, instance, "leaving", ending=decided.why)
-        if provider is not None:
-            await _asked(provider.delete([instance.id]))
+        if provider is None:
+            # Its record is all that is known of it, and it costs money: it stays until its provider can be asked.
+            if instance.id not in self._unreachable:
+                self._unreachable.add(instance.id)
+                log.error("autoscale.no_provider", pool=instance.pool, node=instance.node, provider=instance.provider)
+            return
+        await _asked(_deleted(provider, [instance.id]))
         await self._forget(guard, instance, decided.why or instance.ending)
 
     async def _forget(self, guard: Compare, instance: InstanceRecord, why: str) -> None:
@@ -207,6 +229,8 @@ class Autoscaler:
                 await self._become(guard, instance, "leaving", ending=why)
             return
         if await self._records.write([guard], [Delete(keys.instance(instance.id))]):
+            self._state.forget(instance)
+            self._joins.pop(instance.id, None)
             log.info("autoscale.gone", pool=instance.pool, node=instance.node, why=why)
 
     async def _become(
@@ -229,17 +253,38 @@ class Autoscaler:
         log.info("autoscale.bought", pool=purchase.pool, count=purchase.machines, jobs=len(purchase.jobs))
 
     async def _keep_least(self, guard: Compare, pool: str, lacking: int) -> None:
-        for _ in range(max(0, lacking)):
+        may = room(self._state.pools[pool], len(self._state.of_pool(pool)))
+        for _ in range(min(lacking, may)):
             await self._want(guard, pool, "the pool always has so many")
 
     async def _want(self, guard: Compare, pool: str, reason: str) -> None:
         """The record alone. The next pass tells the provider."""
         token, now = base32(self._rng, 10), self._clock.wall()
         wanted = InstanceRecord(
-            id=token, pool=pool, node=f"{pool}-{token}", reason=reason[:1000], asked_at=now, since=now
-        )
+            id=token, pool=pool, node=f"{pool}-{token}", reason=reason[:1000], asked_at=now, since=now,
+            provider=self._state.pools[pool].provider,
+        )  # fmt: skip
         key = keys.instance(token)
         await self._records.write([guard, absent(key)], [Put(key, msgspec.json.encode(wanted))])
+
+
+async def _machines(provider: MachineProvider) -> dict[str, ListedMachine]:
+    """As it was promised, or it raises: an answer of another kind is as good as none."""
+    listed = [ListedMachine(str(id_), str(handle), float(at)) for id_, handle, at in await provider.machines()]
+    return {machine.id: machine for machine in listed}
+
+
+async def _created(provider: MachineProvider, want: WantedMachine) -> str | NotProvided:
+    made: object = await provider.create(want)
+    if isinstance(made, NotProvided):
+        return NotProvided(str(made.why)[:1000])
+    if not isinstance(made, str):
+        raise TypeError(f"create gave {type(made).__name__}, which is neither a handle nor NotProvided")
+    return made
+
+
+async def _deleted(provider: MachineProvider, ids: list[str]) -> None:
+    await provider.delete(ids)
 
 
 async def _asked(answer: Awaitable[T]) -> T:

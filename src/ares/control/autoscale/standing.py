@@ -40,9 +40,17 @@ class ScalingState:
         self._clock = clock
         self.pools = {pool.name: pool for pool in pools}
         self._failures: dict[str, tuple[int, float, str]] = {}
+        # By the name of a machine's node: when it last held something, and when it was last ready.
         self._busy_at: dict[str, float] = {}
+        self._ready_at: dict[str, float] = {}
 
     # ---- for the loop
+
+    def begin(self) -> None:
+        """This replica leads, perhaps again: what it saw when it last did is long ago."""
+        self._failures.clear()
+        self._busy_at.clear()
+        self._ready_at.clear()
 
     def enabled(self, pool: str) -> bool:
         switch = self._view.kept.scaling.get(pool)
@@ -69,16 +77,25 @@ class ScalingState:
         busy = bool(self._view.by_node.get(name)) or self._claimed(name)
         if busy or instance.state != "ready" or name not in self._busy_at:
             self._busy_at[name] = now
+        is_ready = record is not None and self._is_ready(name)
+        if is_ready or name not in self._ready_at:
+            self._ready_at[name] = now
         pool = self.pools.get(instance.pool)
         have = [each for each in self.of_pool(instance.pool) if each.state != "leaving"]
         return Known(
             listed=listed,
-            ready=record is not None and self._is_ready(name),
+            ready=is_ready,
             busy=busy,
             idle_s=now - self._busy_at[name],
             drained=record is not None and bool(record.drained_by),
             spare=pool is None or len(have) > pool.nodes_min,
+            silent_s=now - self._ready_at[name],
         )
+
+    def forget(self, instance: InstanceRecord) -> None:
+        """The machine is gone."""
+        self._busy_at.pop(instance.node, None)
+        self._ready_at.pop(instance.node, None)
 
     def lacking(self, instance: InstanceRecord) -> str:
         """What its machine has less of than its pool's shape says; empty when it is as promised."""

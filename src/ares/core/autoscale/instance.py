@@ -20,6 +20,8 @@ class Known(NamedTuple):
     drained: bool
     # Its pool has more than it must have.
     spare: bool
+    # How long its agent has not been heard of.
+    silent_s: float = 0.0
 
 
 class InstanceStep(NamedTuple):
@@ -49,7 +51,7 @@ def step(instance: InstanceRecord, pool: ScalingPool | None, known: Known, now: 
             return InstanceStep("delete", f"its agent did not register within {pool.register_s:g} s", failed=True)
         return InstanceStep("wait")
     if not known.ready:
-        silent = waited > pool.register_s and not known.busy
+        silent = known.silent_s > pool.register_s and not known.busy
         return InstanceStep("delete", "its agent is gone") if silent else InstanceStep("wait")
     if known.spare and not known.busy and known.idle_s > pool.idle_s:
         return InstanceStep("drain", f"nothing was held on it for {known.idle_s:.0f} s")
