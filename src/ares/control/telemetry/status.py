@@ -80,7 +80,7 @@ class StatusReport:
 
     def _nodes(self) -> Iterator[StatusPart]:
         view = self._view
-        lost = [name for name in sorted(view.nodes) if not ready(view, name)]
+        lost = {name: None for name in sorted(view.nodes) if not ready(view, name)}
         there = len(view.nodes)
         ages = [age for name in view.nodes if name not in lost and (age := view.lease_age_s(name)) is not None]
         said = f"{there - len(lost)} of {there} are ready" if there else "there is none: jobs wait for the first"
