@@ -12,6 +12,7 @@ import pytest
 from google.protobuf import json_format
 
 from ares.edge.rest.routes.routes import OPERATIONS, SOCKETS
+from ares.edge.rpc import messages
 from ares.edge.rpc.messages import message_class
 from ares.edge.rpc.methods import SERVICES
 from ares.edge.rpc.server import RpcSettings
@@ -269,6 +270,25 @@ async def test_a_field_that_the_server_does_not_know_is_refused(world: RpcWorld)
         error = await refused(call(known + b"\xfa\x3f\x01x", metadata=client.metadata()))
         assert (error.code(), reason(error)) == (Code.INVALID_ARGUMENT, "invalid")
         assert "1023" in (error.details() or "")
+
+
+async def test_what_a_body_says_is_not_looked_at_before_its_caller_is_let_in(
+    world: RpcWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    look = messages._refuse_unknown  # pyright: ignore[reportPrivateUsage]
+
+    def watched(message: Any, path: str, *more: Any) -> Any:
+        looked.append(path)
+        return look(message, path, *more)
+
+    monkeypatch.setattr(messages, "_refuse_unknown", watched)
+    async with world.client() as client:
+        job = client.job("true")
+        assert (await refused(client.jobs.SubmitJob(job))).code() == Code.UNAUTHENTICATED
+        assert looked == []
+        await client.jobs.SubmitJob(job, metadata=client.metadata())
+        assert "$.spec" in looked
 
 
 async def test_it_has_the_certificate_of_the_http_api(tmp_path: Path) -> None:

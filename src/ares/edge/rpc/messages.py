@@ -5,6 +5,7 @@ The files are read from `descriptors.binpb` into a pool of their own: they meet 
 
 import base64
 import math
+from collections.abc import Collection
 from functools import cache
 from importlib.resources import files
 from typing import Any, cast
@@ -20,6 +21,9 @@ from ares.control.state.pacing import WORKED_ON, breathe
 # Their JSON is what they hold, not their fields.
 _VALUES = frozenset({"google.protobuf.Value", "google.protobuf.Struct", "google.protobuf.ListValue"})
 _MESSAGE, _BYTES = FieldDescriptor.TYPE_MESSAGE, FieldDescriptor.TYPE_BYTES
+# Of messages within a request: a job with all that it may name has fewer. And of what is no message of ours.
+PARTS_MAX = 4096
+_VALUE_BYTES_MAX = 64 * 1024
 _FLOATS = frozenset({FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FLOAT})
 
 
@@ -53,12 +57,22 @@ def message_class(name: str) -> type[Message]:
 
 def read(kind: type[Message], data: bytes) -> Message:
     """Raises BadMessage also for fields that the server does not know: what a client asks for is never left out."""
+    message = parsed(kind, data)
+    refuse_unknown(message)
+    return message
+
+
+def parsed(kind: type[Message], data: bytes) -> Message:
+    """What the bytes say, whatever that is: cheap, also for bytes of a caller that is not known yet."""
     try:
-        message = kind.FromString(data)
+        return kind.FromString(data)
     except DecodeError as error:
         raise BadMessage(f"not a message of {kind.DESCRIPTOR.full_name}: {str(error)[:200]}") from None
-    _refuse_unknown(message, "$")
-    return message
+
+
+def refuse_unknown(message: Message) -> None:
+    """Raises BadMessage for fields that the server does not know, and for more messages than any request has."""
+    _refuse_unknown(message, "$", PARTS_MAX)
 
 
 def _type(field: FieldDescriptor) -> Descriptor:
@@ -72,7 +86,11 @@ def _value(field: FieldDescriptor) -> FieldDescriptor | None:
     return kind.fields_by_name["value"] if kind.GetOptions().map_entry else None
 
 
-def _refuse_unknown(message: Message, path: str) -> None:
+def _refuse_unknown(message: Message, path: str, left: int) -> int:
+    """How many of the messages that it may have are left."""
+    if left <= 0:
+        raise BadMessage(f"over {PARTS_MAX:,} messages in one", path)
+    left -= 1
     for unknown in UnknownFieldSet(message):
         raise BadMessage(f"{message.DESCRIPTOR.full_name} has no field {unknown.field_number} here", path)
     for field, value in message.ListFields():
@@ -82,17 +100,22 @@ def _refuse_unknown(message: Message, path: str) -> None:
         if (inner := _value(field)) is not None:
             if inner.type == _MESSAGE:
                 for key, item in value.items():
-                    _refuse_unknown(item, f"{below}.{key}")
+                    left = _refuse_unknown(item, f"{below}.{key}", left)
         elif field.is_repeated:
             for number, item in enumerate(value):
-                _refuse_unknown(item, f"{below}[{number}]")
+                left = _refuse_unknown(item, f"{below}[{number}]", left)
         else:
-            _refuse_unknown(value, below)
+            left = _refuse_unknown(value, below, left)
+    return left
 
 
-def plain(message: Message, path: str = "$") -> dict[str, Any]:
-    """What was set, under the names that JSON has for it."""
-    return {field.json_name: _plain(field, value, f"{path}.{field.json_name}") for field, value in message.ListFields()}
+def plain(message: Message, path: str = "$", names: Collection[str] | None = None) -> dict[str, Any]:
+    """What was set, under the names that JSON has for it; of `names` alone where they are given."""
+    return {
+        field.json_name: _plain(field, value, f"{path}.{field.json_name}")
+        for field, value in message.ListFields()
+        if names is None or field.json_name in names
+    }
 
 
 def _plain(field: FieldDescriptor, value: Any, path: str) -> Any:
@@ -107,6 +130,8 @@ def _plain_item(field: FieldDescriptor, value: Any, path: str) -> Any:
     if field.type == _MESSAGE:
         if _type(field).full_name not in _VALUES:
             return plain(value, path)
+        if value.ByteSize() > _VALUE_BYTES_MAX:
+            raise BadMessage(f"over {_VALUE_BYTES_MAX:,} bytes", path)
         try:
             return json_format.MessageToDict(value)
         except (ValueError, json_format.Error, RecursionError) as error:

@@ -16,7 +16,7 @@ from ares.edge.rest.direct import Direct, DirectParts, DirectRefusal, DirectRequ
 from ares.edge.rest.http.problems import Problem
 from ares.edge.rpc.calls import Context, client_of, headers_of
 from ares.edge.rpc.health import HealthService
-from ares.edge.rpc.messages import BadMessage, message_class, plain, pool, read, written
+from ares.edge.rpc.messages import BadMessage, message_class, parsed, plain, pool, refuse_unknown, written
 from ares.edge.rpc.methods import PACKAGE, SERVICES, method_of
 from ares.edge.rpc.reflection import ReflectionService
 from ares.edge.rpc.statuses import details_of, message_of, status_of
@@ -209,13 +209,11 @@ class _Method:
         try:
             if not self.parts.body and len(data) > _ASKED_BYTES_MAX:
                 raise BadMessage(f"{len(data)} bytes; {_ASKED_BYTES_MAX} are enough to ask for this")
-            message = read(self.input, data)
-            fields = {field.json_name: field for field in message.DESCRIPTOR.fields}
-            asked = [name for name in self.parts.query if name in fields]
+            message = parsed(self.input, data)
+            if not self.parts.body:
+                refuse_unknown(message)
             path = {name: str(getattr(message, name)) for name in self.parts.path}
-            query: dict[str, Any] = {}
-            if asked and (given := plain(message)):
-                query = {name: given[name] for name in asked if name in given}
+            query = plain(message, names=self.parts.query) if self.parts.query else {}
         except BadMessage as error:
             broken = Problem("invalid", detail=str(error), path=error.path)
             return DirectRequest(self.operation, FORM, headers=headers, client=client, broken=broken)
@@ -224,7 +222,9 @@ class _Method:
 
     def _body(self, message: Message) -> Callable[[], dict[str, Any]]:
         def body() -> dict[str, Any]:
+            # Not before the caller was let in: a large one takes a while to look through.
             try:
+                refuse_unknown(message)
                 given = plain(message)
             except BadMessage as error:
                 raise Problem("invalid", detail=str(error), path=error.path) from None

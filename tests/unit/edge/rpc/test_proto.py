@@ -1,12 +1,13 @@
 """Proto files and statuses: as the records and the problems of the API are, with numbers that never change."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ares.edge.rest.direct import DirectRefusal
 from ares.edge.rest.http.problems import KINDS
-from ares.edge.rpc.messages import BadMessage, fill, message_class, plain, read
+from ares.edge.rpc.messages import PARTS_MAX, BadMessage, fill, message_class, plain, read
 from ares.edge.rpc.statuses import status_of
 from scripts.proto import API, DESCRIPTORS, PROTO, Numbers, descriptors, written
 
@@ -44,6 +45,22 @@ def test_a_message_is_the_json_of_the_api() -> None:
 def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
     with pytest.raises(BadMessage):
         read(message_class("ares.v1.SubmitJobRequest"), data)
+
+
+def test_a_message_of_very_many_is_refused_before_they_are_looked_at() -> None:
+    """A megabyte holds half a million empty ones: to walk through them would hold up all other requests."""
+    kind = message_class("ares.v1.SubmitJobRequest")
+    message: Any = kind()
+    for _ in range(PARTS_MAX):
+        message.spec.tolerations.add()
+    with pytest.raises(BadMessage, match="4,096 messages") as caught:
+        read(kind, message.SerializeToString())
+    assert caught.value.path.startswith("$.spec.tolerations[")
+    large: Any = kind()
+    for _ in range(40_000):
+        large.priority.list_value.values.add()
+    with pytest.raises(BadMessage, match="65,536 bytes"):
+        plain(read(kind, large.SerializeToString()))
 
 
 def test_the_descriptors_are_part_of_the_package() -> None:
