@@ -11,6 +11,8 @@ Floats = npt.NDArray[np.float32]
 SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
 
 SERIES_KEPT_MAX: Final = 300
+# So many steps a clock may go back without anything being taken for a leap.
+_BACK_STEPS: Final = 30
 
 
 class RingShape(NamedTuple):
@@ -42,8 +44,14 @@ class StepRing:
             self._counts = np.concatenate([self._counts, np.zeros(more, np.int64)])
 
     def put(self, at: float, rows: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> None:
-        """A clock that goes back adds to the newest step: what was remembered stays."""
-        step = max(int(at // self.shape.step_s), self.newest)
+        """A clock that goes back a little adds to the newest step: what was remembered stays. One that had leapt ahead
+        and was set right leaves nothing in the time to come, or no step would be new until then."""
+        step = int(at // self.shape.step_s)
+        if 0 < step < self.newest - _BACK_STEPS:
+            ahead = min(self.newest - step, self.shape.steps)
+            self.values[:, [(self.newest - back) % self.shape.steps for back in range(ahead)]] = np.nan
+            self._sums[:], self._counts[:], self.newest = 0.0, 0, step
+        step = max(step, self.newest)
         if step > self.newest:
             passed = min(step - self.newest, self.shape.steps) if self.newest else self.shape.steps
             self.values[:, [(step - back) % self.shape.steps for back in range(passed)]] = np.nan
@@ -54,13 +62,11 @@ class StepRing:
 
     def read(self, row: int, since: float, now: float) -> list[float | None]:
         """From the step of `since` to that of `now`, at most as many as are kept."""
-        first, last = self.first(since, now), int(now // self.shape.step_s)
-        found: list[float | None] = []
-        for step in range(first, last + 1):
-            known = self.newest - self.shape.steps < step <= self.newest
-            value = float(self.values[row, step % self.shape.steps]) if known else np.nan
-            found.append(None if np.isnan(value) else value)
-        return found
+        wanted = np.arange(self.first(since, now), int(now // self.shape.step_s) + 1)
+        known = (self.newest - self.shape.steps < wanted) & (wanted <= self.newest)
+        found = np.where(known, self.values[row, wanted % self.shape.steps], np.nan)
+        # A value that is none is not equal to itself.
+        return [value if value == value else None for value in found.tolist()]
 
     def first(self, since: float, now: float) -> int:
         """The first step of an answer."""

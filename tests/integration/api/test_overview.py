@@ -1,7 +1,10 @@
 """The overview and the map of GPUs: counts that are true, and no names of other tenants."""
 
 import msgspec
+import pytest
 
+from ares.control.queries import overview
+from ares.control.state.pacing import WORKED_ON
 from ares.core import keys
 from ares.core.lifecycle.inputs import Bind, RankStarted
 from ares.model.node import Gpu, NodeInfo, NodeRecord
@@ -41,6 +44,29 @@ async def test_jobs_are_counted_for_their_tenant_as_they_change(world: World) ->
         mine = (await other.get("/v1/overview")).json()
         assert mine["jobs"] == {}
         assert mine["gpusHeld"] == 2, "machines are the platform's"
+
+
+async def test_a_long_queue_of_one_tenant_is_looked_at_in_strides(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reason takes a while, and other requests come in between."""
+    for number in range(4 * WORKED_ON):
+        # Every other kind of job is another tenant's.
+        async with world.client("submitter", "acme" if number % 2 == 0 else "other") as client:
+            spec = {**JOB, "resources": {"cpuMilli": 1000 + number}}
+            assert (await client.post("/v1/jobs", json={"spec": spec})).status_code == 201
+    await world.view.catch_up()
+    breaths = 0
+
+    async def breathe() -> None:
+        nonlocal breaths
+        breaths += 1
+
+    monkeypatch.setattr(overview, "breathe", breathe)
+    async with world.client("viewer", "acme") as client:
+        seen = (await client.get("/v1/overview")).json()
+    assert sum(group["jobs"] for group in seen["waiting"]) == 2 * WORKED_ON
+    assert breaths == 2
 
 
 async def test_the_counts_are_those_of_the_list(world: World) -> None:

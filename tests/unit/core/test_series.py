@@ -55,6 +55,20 @@ def test_a_clock_that_goes_back_erases_nothing() -> None:
     assert rings.rings[0].read(0, T0, T0 + 90)[-1] == 60.0
 
 
+def test_a_clock_that_leapt_ahead_and_was_set_right_goes_on_being_recorded() -> None:
+    rings = filled(100)
+    rings.put(T0 + 86_400 * 365, {DEPTH: 1.0})
+    for at in range(100, 200, 10):
+        rings.put(T0 + at, {DEPTH: float(at)})
+    for ring in rings.rings:
+        assert ring.newest == int((T0 + 190) // ring.shape.step_s)
+    assert rings.rings[0].read(0, T0 + 100, T0 + 190) == [float(at) for at in range(100, 200, 10)]
+    # An hour ahead: what was before stays too.
+    rings.put(T0 + 3800, {DEPTH: 1.0})
+    rings.put(T0 + 200, {DEPTH: 200.0})
+    assert rings.rings[0].read(0, T0 + 180, T0 + 210) == [180.0, 190.0, 200.0, None]
+
+
 def test_series_are_bounded_and_need_not_come_together() -> None:
     rings = SeriesRings()
     rings.put(T0, {(f"s{n}", ()): 1.0 for n in range(SERIES_KEPT_MAX + 50)})

@@ -8,7 +8,7 @@ from ares.api.nodes import Overview, TenantJobs, WaitingGroup
 from ares.api.reasons import Reason, ReasonCode
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.scheduler.monitor import ready
-from ares.control.state.pacing import WORKED_ON, breathe
+from ares.control.state.pacing import LOOKED_AT, WORKED_ON, breathe
 from ares.control.state.view import Delta, View
 from ares.core.access.table import sees_all
 from ares.model.access import Principal
@@ -179,8 +179,10 @@ class Overviews:
 
     async def _queue(self, tenant: str) -> _Queue:
         """Jobs of one class wait for the same reason: that is asked once for each."""
-        found = _Queue()
-        for number, job_class in enumerate(tuple(self._planner.cluster.waiting.active.values())):
+        found, asked = _Queue(), 0
+        for number, job_class in enumerate(tuple(self._planner.cluster.waiting.active.values()), start=1):
+            if number % LOOKED_AT == 0:
+                await breathe()
             if job_class.key.account.partition("/")[0] != tenant or not len(job_class.line):
                 continue
             example = job_class.line.nth(0)[3]
@@ -190,6 +192,7 @@ class Overviews:
                 group.jobs += len(job_class.line)
             if entry is not None and (found.oldest is None or entry.state.queued_at < found.oldest[0]):
                 found.oldest = (entry.state.queued_at, example)
-            if number % WORKED_ON == WORKED_ON - 1:
+            asked += 1
+            if asked % WORKED_ON == 0:
                 await breathe()
         return found

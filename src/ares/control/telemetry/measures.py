@@ -56,17 +56,19 @@ class Measures:
             for name in LEADER_GAUGES:
                 telemetry.gauges(name, {})
             return
-        self._queue(telemetry)
+        await self._queue(telemetry)
         self._shares(telemetry)
         self._gpus(telemetry)
         await self._running(telemetry)
         await self._due(telemetry)
 
-    def _queue(self, telemetry: Telemetry) -> None:
+    async def _queue(self, telemetry: Telemetry) -> None:
         cluster, now = self._planner.cluster, self._clock.wall()
         telemetry.gauge("ares_queue_depth", cluster.pending)
         oldest, gpus = now, 0
-        for job_class in cluster.waiting.active.values():
+        for number, job_class in enumerate(tuple(cluster.waiting.active.values()), start=1):
+            if number % LOOKED_AT == 0:
+                await breathe()
             if count := len(job_class.line):
                 ask = job_class.key.asks[0]
                 gpus += count * ask.ranks * ask.gpus_milli

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from ares.api.telemetry.series import SeriesAnswer, SeriesPoints
+from ares.control.state.pacing import breathe
 from ares.control.telemetry.measures import Measures
 from ares.core.series import SERIES_KEPT_MAX, SeriesKey, SeriesRings
 from ares.ports.clock import Clock
@@ -108,26 +109,25 @@ class SeriesHistory:
 
     # ---- reading
 
-    def answer(self, names: tuple[str, ...], seconds: float) -> SeriesAnswer:
+    async def answer(self, names: tuple[str, ...], seconds: float) -> SeriesAnswer:
         """Series of these names, whatever their labels; of no names, all of them with their newest values alone."""
         now = self._clock.wall()
         ring, since = self.rings.ring_for(seconds), now - seconds
         wanted = [key for key in self.rings.rows if not names or key[0] in names]
         shown = wanted if not names else wanted[:SERIES_SHOWN_MAX]
+        found: list[SeriesPoints] = []
+        for key in shown:
+            points = tuple(ring.read(self.rings.rows[key], since, now)) if names else ()
+            found.append(SeriesPoints(name=key[0], labels=dict(key[1]), points=points, latest=self.rings.latest(key)))
+            if names:
+                # One of them may have thousands of points.
+                await breathe()
         return SeriesAnswer(
             replica=self._replica,
             at=now,
             since=ring.first(since, now) * ring.shape.step_s,
             step_s=ring.shape.step_s,
-            series=tuple(
-                SeriesPoints(
-                    name=key[0],
-                    labels=dict(key[1]),
-                    points=tuple(ring.read(self.rings.rows[key], since, now)) if names else (),
-                    latest=self.rings.latest(key),
-                )
-                for key in shown
-            ),
+            series=tuple(found),
             kept=len(self.rings.rows),
             kept_max=SERIES_KEPT_MAX,
         )

@@ -93,7 +93,7 @@ async def get_status(call: RequestCall[NoQuery, None]) -> ASGIApp:
 
 async def get_series(call: RequestCall[SeriesQuery, None]) -> ASGIApp:
     names = tuple(name for name in call.query.name.split(",") if name)
-    return answer(call.edge.services.series.answer(names, call.query.since_s))
+    return answer(await call.edge.services.series.answer(names, call.query.since_s))
 
 
 async def healthz(call: RequestCall[NoQuery, None]) -> ASGIApp:
