@@ -49,7 +49,7 @@ class Restorer:
         NotWanted when it is to end."""
         start, root = attempt.start, attempt.folder.restore
         try:
-            known = _listed(await self._all(start, CheckpointAsk(), _MANIFEST_BYTES_MAX))
+            known = await self._known(start)
             for checkpoint in known:
                 try:
                     await self._fill(attempt, checkpoint, root, launch.uid)
@@ -67,6 +67,13 @@ class Restorer:
         except OSError as error:
             raise StagingFailed(f"its checkpoint cannot be kept here: {error.strerror or error}") from None
         return self._without(attempt, launch, len(known))
+
+    async def _known(self, start: Start) -> tuple[RestorableCheckpoint, ...]:
+        """A list that cannot be read says nothing about the checkpoints: another attempt asks again."""
+        try:
+            return _listed(await self._all(start, CheckpointAsk(), _MANIFEST_BYTES_MAX))
+        except (_Damaged, ValueError) as error:
+            raise StagingFailed(f"the list of its checkpoints cannot be read: {error}") from None
 
     @staticmethod
     def _without(attempt: Attempt, launch: Launch, tried: int) -> Launch:

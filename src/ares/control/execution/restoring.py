@@ -18,6 +18,8 @@ from ares.ports.store import Store
 from ares.ports.telemetry import Telemetry
 
 _PIECE_BYTES = 1 << 20
+# Some three MiB: an agent takes four.
+_PARTS_LISTED_MAX = 20_000
 _encode = msgspec.json.Encoder().encode
 _NOT_GRANTED = Refusal(code="forbidden", message="no attempt on this node has this checkpoint", reason="not_granted")
 
@@ -44,7 +46,7 @@ class Restoring:
             return _NOT_GRANTED
         if ask.checkpoint is None or ask.sha256 is None:
             records = await checkpoints_of(self._store, state.tenant, state.id)
-            return _listed(_restorable(records, state, asked.rank))
+            return _listed(_restorable(records, state, asked.rank), ask)
         ref = CheckpointRef(job=state.id, tenant=state.tenant, fence=ask.checkpoint.fence, seq=ask.checkpoint.seq)
         return self._bytes(ref, ask.sha256, ask.offset, ask.length)
 
@@ -59,15 +61,13 @@ class Restoring:
         return state if granted and place is not None and place.node == who.node else None
 
     async def _bytes(self, ref: CheckpointRef, sha256: str, offset: int, length: int) -> AsyncIterator[FetchPiece]:
+        """Raises OSError where it cannot be read now: that is no damage, and the agent asks again."""
         end = offset + length
         while offset < end:
             try:
                 data = await self._blobs.read(ref, sha256, offset, min(_PIECE_BYTES, end - offset))
             except FileNotFoundError:
                 yield FetchPiece(sha256=sha256, data=b"", trouble="it is not kept any more")
-                return
-            except (OSError, ValueError) as error:
-                yield FetchPiece(sha256=sha256, data=b"", trouble=f"it cannot be read: {error}")
                 return
             if not data:
                 return
@@ -78,13 +78,16 @@ class Restoring:
 
 def _restorable(records: list[CheckpointRecord], state: JobState, rank: int) -> list[RestorableCheckpoint]:
     """Without those that are known to be damaged. All ranks of a gang go on from the same."""
-    return [
-        RestorableCheckpoint(
-            pointer=record.pointer, parts=_parts(record, len(state.placements), rank), ranks=len(record.parts)
-        )
-        for record in reversed(records)
-        if record.pointer.id not in state.damaged and record.pointer.fence < state.fence
-    ]
+    found, listed = list[RestorableCheckpoint](), 0
+    for record in reversed(records):
+        if record.pointer.id in state.damaged or record.pointer.fence >= state.fence:
+            continue
+        parts = _parts(record, len(state.placements), rank)
+        listed += len(parts)
+        if found and listed > _PARTS_LISTED_MAX:
+            break
+        found.append(RestorableCheckpoint(pointer=record.pointer, parts=parts, ranks=len(record.parts)))
+    return found
 
 
 def _parts(record: CheckpointRecord, ranks: int, rank: int) -> tuple[CheckpointPart, ...]:
@@ -94,5 +97,6 @@ def _parts(record: CheckpointRecord, ranks: int, rank: int) -> tuple[CheckpointP
     return own or record.parts
 
 
-async def _listed(found: list[RestorableCheckpoint]) -> AsyncIterator[FetchPiece]:
-    yield FetchPiece(sha256="", data=_encode(found))
+async def _listed(found: list[RestorableCheckpoint], ask: CheckpointAsk) -> AsyncIterator[FetchPiece]:
+    """After a connection that broke only the rest is asked for."""
+    yield FetchPiece(sha256="", data=_encode(found)[ask.offset : ask.offset + ask.length])

@@ -200,8 +200,12 @@ class AgentServer:
             await context.abort(
                 grpc.StatusCode.NOT_FOUND if missing else grpc.StatusCode.PERMISSION_DENIED, found.message
             )
-        async for piece in found:
-            await context.write(piece)
+        try:
+            async for piece in found:
+                await context.write(piece)
+        except OSError as error:
+            # The disk, not the file: the agent asks again.
+            await _refuse(context, "unavailable", f"files cannot be read now: {error.strerror or error}")
 
     async def _child(self, data: bytes, context: Context) -> ChildAnswer:
         """A job that an attempt on the caller's node submits."""

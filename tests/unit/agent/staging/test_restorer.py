@@ -1,0 +1,109 @@
+"""What an attempt goes on from: a list that cannot be read is not taken for a lost checkpoint."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ares.adapters.clocks import SystemClock
+from ares.agent.attempts.attempt import Attempt
+from ares.agent.attempts.workspace import Folder
+from ares.agent.files.spool import Tail
+from ares.agent.link.mailbox import Mailbox
+from ares.agent.staging import restorer as restoring
+from ares.agent.staging.restorer import Restorer
+from ares.agent.staging.stager import StagingFailed
+from ares.core.checkpoint import digest_of, encode_manifest
+from ares.model.checkpoint import (
+    CheckpointAsk,
+    CheckpointPart,
+    CheckpointPointer,
+    CheckpointPolicy,
+    RestorableCheckpoint,
+)
+from ares.model.job import JobSpec
+from ares.model.link import AttemptRef, FetchPiece, FetchRequest, Start
+from ares.model.state import Fence, OutputFile, Placement
+from ares.ports.executor import Launch
+from ares.ports.link import LinkBroken
+
+DATA = b"weights"
+MANIFEST = encode_manifest([OutputFile(path="w", size=len(DATA), sha256=digest_of(DATA))])
+KEPT = {digest_of(data): data for data in (DATA, MANIFEST)}
+LIST = msgspec.json.encode(
+    (
+        RestorableCheckpoint(
+            pointer=CheckpointPointer(
+                fence=Fence(epoch=1, counter=1),
+                seq=3,
+                manifest=digest_of(MANIFEST),
+                size=len(DATA),
+                step=3,
+                taken_at=1.0,
+            ),
+            parts=(CheckpointPart(rank=0, manifest=digest_of(MANIFEST), size=len(DATA)),),
+        ),
+    )
+)
+LAUNCH = Launch(
+    argv=("x",), env={}, cwd="/", log_path="/dev/null", memory_mib=1, cpu_milli=1, file_bytes_max=1, processes_max=1,
+    open_files_max=1,
+)  # fmt: skip
+
+
+def attempt_in(folder: Path) -> Attempt:
+    start = Start(
+        ref=AttemptRef(job="j1", tenant="t", fence=Fence(epoch=1, counter=2)), attempt=2,
+        placement=Placement(node="n1", incarnation=1, cpu_milli=100, memory_mib=10),
+        spec=JobSpec(command=("x",), checkpoint=CheckpointPolicy()),
+    )  # fmt: skip
+    place = Folder(str(folder))
+    return Attempt(start, place, Tail(place.log, 1 << 20), 1e9, start.world)
+
+
+def answered(ask: CheckpointAsk, listed: bytes) -> bytes:
+    whole = listed if ask.sha256 is None else KEPT[ask.sha256]
+    return whole[ask.offset : ask.offset + ask.length]
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restoring, "_AGAIN_S", (0.0,))
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (FetchPiece(sha256="", data=b"["),),
+        (FetchPiece(sha256="", data=b"", trouble="it cannot be read"),),
+        (FetchPiece(sha256="", data=b" " * (3 << 20)),) * 2,
+    ],
+    ids=["broken", "trouble", "long"],
+)
+async def test_a_list_that_cannot_be_read_ends_the_attempt_and_says_so(
+    tmp_path: Path, pieces: Sequence[FetchPiece]
+) -> None:
+    async def fetch(request: FetchRequest) -> AsyncIterator[FetchPiece]:
+        for piece in pieces:
+            yield piece
+
+    with pytest.raises(StagingFailed, match="the list of its checkpoints cannot be read") as failed:
+        await Restorer(fetch, Mailbox(), SystemClock()).restore(attempt_in(tmp_path), LAUNCH)
+    assert not failed.value.lasting
+
+
+async def test_a_connection_that_breaks_after_every_answer_is_no_damage(tmp_path: Path) -> None:
+    broken = set[CheckpointAsk]()
+
+    async def fetch(request: FetchRequest) -> AsyncIterator[FetchPiece]:
+        ask = request.checkpoint
+        assert ask is not None
+        yield FetchPiece(sha256=ask.sha256 or "", data=answered(ask, LIST))
+        if ask not in broken and not ask.offset:
+            broken.add(ask)
+            raise LinkBroken("lost")
+
+    launch = await Restorer(fetch, Mailbox(), SystemClock()).restore(attempt_in(tmp_path), LAUNCH)
+    assert (Path(launch.env["ARES_RESTORE_DIR"]) / "w").read_bytes() == DATA
+    assert len(broken) == 3
