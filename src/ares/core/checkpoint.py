@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from ares.model.base import Fence
 from ares.model.checkpoint import (
@@ -50,8 +51,9 @@ def whole_digest(parts: Sequence[CheckpointPart]) -> str:
 
 # ---- a gang's checkpoint, until all its ranks have saved their part
 
-# Numbers of one gang that may be on their way at once.
+# Numbers of one gang that may be on their way at once, and the parts of all of them: one record holds them.
 OPEN_MAX: Final = 4
+SEALS_MAX: Final = 4400
 
 
 class StepMismatch(NamedTuple):
@@ -72,10 +74,23 @@ def sealed_by(
         return StepMismatch(seq, step, before.step)
     rank = seal.part.rank
     seals = () if before is None else tuple(known for known in before.seals if known.part.rank != rank)
-    ordered = tuple(sorted((*seals, seal), key=lambda known: known.part.rank))
-    now = SealingCheckpoint(seq=seq, step=step, seals=ordered)
+    first, *rest = sorted((*seals, seal), key=lambda known: known.part.rank)
+    # Metrics of the first rank are the checkpoint's. Those of thousands of ranks would not fit into a record.
+    bare = (known if not known.metrics else replace(known, metrics={}) for known in rest)
+    now = SealingCheckpoint(seq=seq, step=step, seals=(first, *bare))
     open_ = sorted((*(sealing for sealing in others if sealing.seq != seq), now), key=lambda sealing: sealing.seq)
-    return SealingRecord(job=job, fence=fence, open=tuple(open_[-OPEN_MAX:]))
+    return SealingRecord(job=job, fence=fence, open=_fitting(open_[-OPEN_MAX:]))
+
+
+def _fitting(sealings: Sequence[SealingCheckpoint]) -> tuple[SealingCheckpoint, ...]:
+    """The newest whose parts fit into one record."""
+    left, kept = SEALS_MAX, list[SealingCheckpoint]()
+    for sealing in reversed(sealings):
+        left -= len(sealing.seals)
+        if kept and left < 0:
+            break
+        kept.append(sealing)
+    return tuple(reversed(kept))
 
 
 def whole(record: SealingRecord, seq: int, ranks: Iterable[int]) -> CheckpointRecord | None:
@@ -104,8 +119,8 @@ def joined(job: str, fence: Fence, seq: int, step: int, seals: Sequence[RankSeal
 def taken_over(record: CheckpointRecord, job: str, epoch: int) -> CheckpointRecord:
     """As the first checkpoint of a new job: older than all of its own."""
     pointer, source = record.pointer, f"{record.job} {record.pointer.id}"
-    first = msgspec.structs.replace(pointer, fence=Fence(epoch=epoch, counter=0))
-    return msgspec.structs.replace(record, job=job, pointer=first, origin=source)
+    first = replace(pointer, fence=Fence(epoch=epoch, counter=0))
+    return replace(record, job=job, pointer=first, origin=source)
 
 
 # ---- which are kept

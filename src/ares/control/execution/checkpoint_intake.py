@@ -12,7 +12,7 @@ import structlog
 from ares.control.execution.reports import Report
 from ares.control.execution.rights import Rights
 from ares.control.execution.session import AgentSession
-from ares.control.execution.transitions import JobChange, Outcome, Transitions, Written
+from ares.control.execution.transitions import GuardFailed, JobChange, Outcome, Transitions, Written
 from ares.control.state.checkpoint_cleanup import CheckpointCleanup
 from ares.control.state.records import Records, unchanged
 from ares.control.state.view import View
@@ -20,6 +20,7 @@ from ares.core import keys
 from ares.core.checkpoint import StepMismatch, digest_of, encode_manifest, joined, sealed_by, whole
 from ares.core.lifecycle.inputs import CheckpointDamaged, CheckpointSealed
 from ares.core.lifecycle.outputs import list_flaw
+from ares.core.refusal import Refusal
 from ares.model.base import CheckpointRef
 from ares.model.checkpoint import Checkpointed, CheckpointPart, CheckpointRecord, DamageFound, RankSeal, SealingRecord
 from ares.model.link import OutputAck
@@ -98,10 +99,10 @@ class CheckpointIntake:
         return True
 
     def _known(self, said: Checkpointed) -> bool:
-        """Whether it was committed before, and the answer was lost."""
+        """Whether it was committed before, and the answer was lost; or a newer one of the attempt was."""
         entry = self._view.entries.get(said.ref.job)
         newest = None if entry is None else entry.state.checkpoint
-        return newest is not None and (newest.fence, newest.seq) == (said.ref.fence, said.seq)
+        return newest is not None and newest.fence == said.ref.fence and newest.seq >= said.seq
 
     async def _sealed(self, session: AgentSession, said: Checkpointed) -> CheckpointPart | None:
         """What the rank saved, once every file of it is kept for good, with their list beside them."""
@@ -137,17 +138,21 @@ class CheckpointIntake:
         key = keys.sealing(said.ref.tenant, said.ref.job)
         made = await self._gathered(key, said, seal)
         if isinstance(made, StepMismatch):
-            log.warning("checkpoint.mismatch", job=said.ref.job, seq=made.seq, steps=(made.step, made.other))
-            self._telemetry.count("ares_checkpoints_refused_total", 1)
-            return None
-        found = await self._records.read(key, SealingRecord)
-        state = self._view.entries[said.ref.job].state if said.ref.job in self._view.entries else None
-        if found is None or state is None:
-            return None
-        complete = whole(found[1], said.seq, (place.rank for place in state.placements))
-        if complete is None:
-            return None
-        return await self._apply(said, complete, (Compare(key, "mod_revision", found[0].mod_revision),))
+            message = f"ranks gave number {made.seq} to step {made.other} and to step {made.step}"
+            return Refusal(code="not-allowed", message=message)
+        while True:
+            found = await self._records.read(key, SealingRecord)
+            state = self._view.entries[said.ref.job].state if said.ref.job in self._view.entries else None
+            if found is None or state is None:
+                return None
+            complete = whole(found[1], said.seq, (place.rank for place in state.placements))
+            if complete is None:
+                return None
+            guard = Compare(key, "mod_revision", found[0].mod_revision)
+            outcome = await self._apply(said, complete, (guard,))
+            if not isinstance(outcome, GuardFailed):
+                return outcome
+            # A rank added its part of another number meanwhile. No other report would commit this one.
 
     async def _gathered(self, key: str, said: Checkpointed, seal: RankSeal) -> SealingRecord | StepMismatch:
         """Adds the rank's part to those of its gang, by compare-and-swap."""
@@ -175,12 +180,21 @@ class CheckpointIntake:
         ref = said.ref
         log.warning("checkpoint.refused", job=ref.job, fence=str(ref.fence), seq=said.seq, node=session.node, why=why)
         self._telemetry.count("ares_checkpoints_refused_total", 1)
+        # Before the report is acknowledged: a job that waits for the checkpoint must not take it for saved.
+        sha256 = said.files[0].sha256 if said.files else ""
+        session.send(OutputAck(ref=ref, rank=said.rank, sha256=sha256, offset=0, refused=why, seq=said.seq))
 
     # ---- one that is damaged
 
     async def _damaged(self, session: AgentSession, said: DamageFound) -> None:
         if not self._rights.may_report(session, said.ref, said.rank):
             self._rights.note(session, "reportDamage", said.ref, said.rank)
+            return
+        if (
+            await self._records.read(keys.checkpoint(said.ref.tenant, said.ref.job, said.checkpoint), CheckpointRecord)
+            is None
+        ):
+            # Each that is kept can be damaged once; there is no end to those that are not.
             return
         reason = "".join(letter if letter.isprintable() else " " for letter in said.reason[:_WORDS_MAX])
         what = CheckpointDamaged(fence=said.ref.fence, rank=said.rank, checkpoint=said.checkpoint, reason=reason)

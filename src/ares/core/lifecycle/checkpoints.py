@@ -10,9 +10,8 @@ from ares.core.lifecycle.inputs import CheckpointDamaged, CheckpointSealed, Cont
 from ares.core.lifecycle.ledger import UnnumberedEntry, agent, commit
 from ares.core.lifecycle.ranks import held, place_of
 from ares.core.refusal import Refusal
+from ares.model.checkpoint import CHECKPOINTS_MAX
 from ares.model.state import BOUND, Fence, Job, JobState, Placement, Spent, Unsaved
-
-_DAMAGED_MAX = 20
 
 
 def sealed(job: Job, what: CheckpointSealed, context: Context) -> Stepped | Refusal:
@@ -59,11 +58,14 @@ def damaged(job: Job, what: CheckpointDamaged, context: Context) -> Stepped | Re
     place = place_of(held(state), what.rank)
     if place is None:
         return _not_its_own(state, what.fence, what.rank)
+    if found.fence >= what.fence:
+        message = f"job {state.id}: checkpoint {found} was not there before attempt {what.fence}"
+        return Refusal(code="not-allowed", message=message)
     if found in state.damaged:
         return Refusal(code="not-allowed", message=f"job {state.id}: checkpoint {found} is known to be damaged")
     data = {"checkpoint": found.seq, "of": str(found.fence)}
     entry = UnnumberedEntry("checkpoint-damaged", what.reason, agent(place), data)
-    known = tuple(sorted((*state.damaged, found)))[-_DAMAGED_MAX:]
+    known = tuple(sorted((*state.damaged, found)))[-CHECKPOINTS_MAX:]
     return commit(state, context.now, (entry,), damaged=known, reason=state.reason)
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import pytest
 
 from ares.core.checkpoint import (
@@ -21,6 +22,7 @@ from ares.core.checkpoint import (
 )
 from ares.model.base import Fence
 from ares.model.checkpoint import (
+    METRICS_MAX,
     CheckpointId,
     CheckpointKeep,
     CheckpointPart,
@@ -28,9 +30,12 @@ from ares.model.checkpoint import (
     CheckpointRecord,
     KeepBest,
     RankSeal,
+    SealingCheckpoint,
     SealingRecord,
 )
+from ares.model.job import RANKS_MAX
 from ares.model.state import OutputFile
+from ares.ports.store import VALUE_BYTES_MAX
 
 FENCE = Fence(epoch=1, counter=1)
 LATER = Fence(epoch=1, counter=3)
@@ -127,6 +132,25 @@ def test_few_are_open_at_once_and_an_older_attempts_are_forgotten() -> None:
     newer = sealed_by(open_, "j", LATER, 1, 1, RankSeal(part=part, taken_at=0.0))
     assert isinstance(newer, SealingRecord)
     assert [sealing.seq for sealing in newer.open] == [1]
+
+
+def test_open_ones_of_the_largest_gang_fit_into_a_record() -> None:
+    metrics = {f"metric-{number}": number / 7 for number in range(METRICS_MAX)}
+    seals = tuple(
+        RankSeal(
+            part=CheckpointPart(rank=rank, manifest="a" * 64, size=10**12), taken_at=1763400000.123456,
+            stall_s=12.3456789, upload_s=100.123456, metrics=metrics if rank == 1 else {},
+        )
+        for rank in range(1, RANKS_MAX)
+    )  # fmt: skip
+    open_ = tuple(SealingCheckpoint(seq=seq, step=seq, seals=seals) for seq in range(4))
+    last = msgspec.structs.replace(seals[0], part=CheckpointPart(rank=0, manifest="b" * 64, size=1))
+    made = sealed_by(SealingRecord(job="j", fence=FENCE, open=open_), "j", FENCE, 3, 3, last)
+    assert isinstance(made, SealingRecord)
+    assert len(msgspec.json.encode(made)) < VALUE_BYTES_MAX
+    found = whole(made, 3, range(RANKS_MAX))
+    assert found is not None
+    assert found.metrics == metrics
 
 
 # ---- another job's

@@ -144,6 +144,12 @@ def test_a_damaged_checkpoint_is_told_once_and_left_out() -> None:
     )
 
 
+def test_an_attempt_finds_no_damage_in_what_came_after_it() -> None:
+    spec, state = played(BOUND)
+    own = CheckpointDamaged(fence=FIRST, rank=0, checkpoint=CheckpointId(fence=FIRST, seq=7), reason="cut")
+    assert isinstance(said(spec, state, own), Refusal)
+
+
 def test_a_job_without_checkpoints_keeps_no_account_of_what_is_unsaved() -> None:
     spec, state = played(BOUND, RUNS)
     plain = said(replace(spec, checkpoint=None), state, TAKEN_AWAY[1], 40.0)
