@@ -51,12 +51,16 @@ class CheckpointCleanup:
             await self._wake.wait()
             self._wake.clear()
             jobs, self._saved = self._saved, set()
-            try:
-                for job in jobs:
+            left = set[tuple[str, str]]()
+            for job in jobs:
+                try:
                     await self.trim(*job)
-            except (OSError, StoreError) as error:
-                log.warning("checkpoints.left", error=str(error))
-                self._saved |= jobs
+                except (OSError, StoreError) as error:
+                    # Those of other jobs do not wait for it.
+                    log.warning("checkpoints.left", job=job[1], error=str(error))
+                    left.add(job)
+            if left:
+                self._saved |= left
                 await self._clock.sleep(_AGAIN_S)
                 self._wake.set()
 
@@ -67,7 +71,7 @@ class CheckpointCleanup:
             # Its end removes the rest.
             return
         state, newest = entry.state, entry.state.checkpoint.id
-        kept = await self._kept(state, self._view.spec(state), live=True)
+        kept = await self._kept(entry.mod_revision, state, self._view.spec(state), live=True)
         for there in await self._blobs.checkpoints(tenant, job):
             if there < newest and there not in kept:
                 await self._blobs.remove(CheckpointRef(job=job, tenant=tenant, fence=there.fence, seq=there.seq))
@@ -76,9 +80,13 @@ class CheckpointCleanup:
         """Of a job that has ended: the checkpoints that it leaves. The records of others are gone by then."""
         if state.checkpoint is None:
             return frozenset()
-        return await self._kept(state, spec, live=False)
+        entry = self._view.entries.get(state.id)
+        return await self._kept(None if entry is None else entry.mod_revision, state, spec, live=False)
 
-    async def _kept(self, state: JobState, spec: JobSpec | None, *, live: bool) -> frozenset[CheckpointId]:
+    async def _kept(
+        self, revision: int | None, state: JobState, spec: JobSpec | None, *, live: bool
+    ) -> frozenset[CheckpointId]:
+        """`revision`: the state's. None: the job is not there any more."""
         records = await checkpoints_of(self._store, state.tenant, state.id)
         policy = None if spec is None else spec.checkpoint
         keep = CheckpointKeep() if policy is None else policy.keep
@@ -90,8 +98,7 @@ class CheckpointCleanup:
             gone = [
                 Delete(keys.checkpoint(state.tenant, state.id, known)) for known in drop[begin : begin + TXN_OPS_MAX]
             ]
-            entry = self._view.entries.get(state.id)
-            compares = [] if entry is None else [Compare(key, "mod_revision", entry.mod_revision)]
+            compares = [] if revision is None else [Compare(key, "mod_revision", revision)]
             written = await self._store.txn(compares, gone)
             if not getattr(written, "succeeded", False):
                 # The job went on meanwhile, or it is not known: nothing of it is removed now.

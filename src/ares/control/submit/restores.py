@@ -3,6 +3,7 @@
 from ares.control.state.checkpoint_cleanup import checkpoints_of
 from ares.control.state.view import View
 from ares.control.submit.draft import Draft
+from ares.core import keys
 from ares.core.refusal import Refusal
 from ares.model.base import CheckpointRef
 from ares.model.checkpoint import CheckpointId, CheckpointRecord, RestoreFrom
@@ -49,6 +50,9 @@ class Restores:
         except OSError as error:
             message = f"the files of the checkpoint cannot be taken over: {error.strerror or error}"
             return Refusal(code="store-unavailable", message=message)
+        # A record goes before its files do: while it is there, none of them was missed.
+        if await self._store.get(keys.checkpoint(tenant, before.job, before.pointer.id)) is None:
+            return _missing(f"checkpoint {source.seq} of job {source.job} was removed just now")
         return draft
 
 
