@@ -36,6 +36,8 @@ _log = structlog.get_logger(__name__)
 
 # Between two checkpoints of one rank: each takes a transaction of the store.
 _APART_S: Final = 1.0
+# Of one rank that wait to be removed.
+_GOING_MAX: Final = 1000
 
 
 class AttemptCheckpoints:
@@ -214,6 +216,7 @@ class AttemptCheckpoints:
             return
         if attempt.start.interrupted_every_s:
             saving.every_s = interval_s(saving.stall_s, attempt.start.interrupted_every_s)
+        saving.saved = report.seq
         tell(saving.fd, {"saved": report.seq})
         self._over(attempt, saving)
 
@@ -222,7 +225,8 @@ class AttemptCheckpoints:
         if saving is None or saving.busy != seq:
             return
         _log.warning("checkpoint.not_kept", job=attempt.start.ref.job, seq=seq, why=why)
-        tell(saving.fd, {"failed": seq, "why": why})
+        # With the one that is kept: a job that waits for that may not have looked yet.
+        tell(saving.fd, {"saved": saving.saved, "failed": seq, "why": why})
         self._over(attempt, saving)
 
     def _over(self, attempt: Attempt, saving: RankSaving) -> None:
@@ -240,13 +244,26 @@ class AttemptCheckpoints:
             self._part(attempt)
 
     def _discard(self, saving: RankSaving, seq: int) -> None:
-        """By a descriptor of its own: the attempt may be forgotten meanwhile."""
-        if saving.fd < 0:
+        """What is not removed by then goes with the attempt's directory."""
+        if saving.fd < 0 or len(saving.going) >= _GOING_MAX:
             return
-        fd = saving.duplicate()
-        task = asyncio.create_task(asyncio.to_thread(_removed, fd, seq))
+        saving.going.append(seq)
+        if not saving.removing:
+            self._remove(saving)
+
+    def _remove(self, saving: RankSaving) -> None:
+        """In one thread, however many a job leaves at once. By a descriptor of its own: the attempt may be forgotten
+        meanwhile."""
+        going, saving.going, saving.removing = saving.going, [], True
+        task = asyncio.create_task(asyncio.to_thread(_removed, saving.duplicate(), going))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._removed, saving))
+
+    def _removed(self, saving: RankSaving, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        saving.removing = False
+        if saving.going and saving.fd >= 0:
+            self._remove(saving)
 
     def drop(self, attempt: Attempt) -> None:
         """What is not kept by now is given up."""
@@ -263,8 +280,9 @@ class AttemptCheckpoints:
         saving.close()
 
 
-def _removed(saving_fd: int, seq: int) -> None:
+def _removed(saving_fd: int, going: list[int]) -> None:
     try:
-        remove(saving_fd, seq)
+        for seq in going:
+            remove(saving_fd, seq)
     finally:
         os.close(saving_fd)

@@ -61,6 +61,11 @@ class RankSaving:
     note: CheckpointNote = field(default_factory=CheckpointNote)
     began: float = 0.0
     report: int | None = None
+    # The newest number that is kept.
+    saved: int = -1
+    # Numbers to be removed, and whether a thread removes some now.
+    going: list[int] = field(default_factory=list[int])
+    removing: bool = False
     # The newest number that was there when the attempt was told to end: a newer one is its last.
     told_at: int | None = None
 
@@ -137,6 +142,8 @@ def tell(fd: int, status: dict[str, int | str]) -> None:
 
 def remove(fd: int, seq: int) -> None:
     """A checkpoint and its note. May take long: call it in a thread."""
-    shutil.rmtree(str(seq), ignore_errors=True, dir_fd=fd)
+    # A tree too deep for it goes with the attempt's directory.
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(str(seq), ignore_errors=True, dir_fd=fd)
     with contextlib.suppress(OSError):
         os.unlink(f"{seq}.json", dir_fd=fd)
