@@ -8,6 +8,7 @@ import structlog
 
 from ares.control.execution.enrolment import Enrolled
 from ares.control.execution.reports import Report
+from ares.model.checkpoint import Checkpointed
 from ares.model.link import Ack, AttemptRef, Exited, Hello, LogAck, OutputChunk, Renew, ServerMessage
 
 log = structlog.get_logger()
@@ -15,6 +16,8 @@ log = structlog.get_logger()
 # A stream refuses a frame over 16 MiB, and would refuse it again after every reconnect.
 _FRAME_BYTES_MAX = 4 * 1024 * 1024
 _MESSAGE_BYTES = 256
+# What one file takes in a report.
+_FILE_BYTES = 512
 
 _SILENT_SHARE = 0.9
 # The most that may wait of one agent: far more than an honest one has under way.
@@ -120,8 +123,11 @@ class AgentSession:
         """Queues a report to be committed."""
         if not self.reports:
             self.report_bytes = 0
-        if isinstance(report.message, Exited):
-            self.report_bytes += len(report.message.value)
+        said = report.message
+        if isinstance(said, Exited):
+            self.report_bytes += len(said.value) + _FILE_BYTES * len(said.outputs)
+        elif isinstance(said, Checkpointed):
+            self.report_bytes += _FILE_BYTES * len(said.files)
         self.reports.append(report)
         if report.final:
             self.ending.add((report.ref, report.rank))
