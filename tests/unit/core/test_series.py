@@ -93,3 +93,22 @@ def test_they_outlive_the_process() -> None:
 def test_a_damaged_file_is_not_believed(cut: int) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         decoded(encoded(filled(100))[:cut])
+
+
+@pytest.mark.parametrize(
+    ("said", "instead"),
+    [
+        # A newer zip, an encrypted one, a header that is no Python, and a size beyond any memory.
+        (b"PK\x01\x02\x2d\x03\x2d\x00", b"PK\x01\x02\x2d\x03\xdb\x00"),
+        (b"PK\x01\x02\x2d\x03\x2d\x00\x00\x00", b"PK\x01\x02\x2d\x03\x2d\x00\x01\x00"),
+        (b"'shape': (3,)", b"'shape': (((("),
+        (b"'shape': (3,), }       ", b"'shape': (9999999999,)}"),
+    ],
+)
+def test_damaged_bytes_are_an_error_of_their_own_kind(said: bytes, instead: bytes) -> None:
+    """Any other would end the server, at every start."""
+    whole = encoded(filled(100))
+    assert said in whole
+    assert len(said) == len(instead)
+    with pytest.raises(ValueError, match=r"\w"):
+        decoded(whole.replace(said, instead))

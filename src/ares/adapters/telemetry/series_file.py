@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -64,8 +63,9 @@ def decoded(raw: bytes) -> SeriesRings:
             keys = list(_keys(json.loads(bytes(kept["names"]))))
             newest = [int(step) for step in kept["newest"]]
             values = [np.asarray(kept[f"ring{number}"], np.float32) for number in range(len(RINGS))]
-    except (KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise ValueError(str(error)) from error
+    except Exception as error:
+        # Of damaged bytes the libraries that read them say many things, down to errors of syntax.
+        raise ValueError(f"{type(error).__name__}: {error}") from error
     shapes = [(len(keys), shape.steps) for shape in RINGS]
     if len(newest) != len(RINGS) or [array.shape for array in values] != shapes or len(keys) > SERIES_KEPT_MAX:
         raise ValueError("the rings are of other sizes")
