@@ -1,6 +1,7 @@
 """What an attempt needs on its node before it starts: files, image, Python environment, inputs, checkpoint."""
 
 import msgspec
+import structlog
 
 from ares.agent.attempts.attempt import Attempt
 from ares.agent.staging.environments import Environments
@@ -8,9 +9,12 @@ from ares.agent.staging.images import Images
 from ares.agent.staging.inputs import StagedInputs
 from ares.agent.staging.restorer import Restorer
 from ares.agent.staging.stager import Stager, StagingFailed
+from ares.agent.staging.unpack import NotWanted
 from ares.model.job import JobSpec
 from ares.model.link import Start
 from ares.ports.executor import Launch
+
+_log = structlog.get_logger(__name__)
 
 
 def _reads(spec: JobSpec) -> bool:
@@ -42,7 +46,17 @@ class Preparation:
         return start.checkpoint is not None or _reads(spec)
 
     async def prepare(self, attempt: Attempt, launch: Launch) -> Launch:
-        """The launch with all that the attempt asked for. Raises StagingFailed, and NotWanted when it is to end."""
+        """The launch with all that the attempt asked for. Raises StagingFailed, and NotWanted when it is to end;
+        nothing else, for an attempt without an end would hold its place."""
+        try:
+            return await self._prepared(attempt, launch)
+        except (StagingFailed, NotWanted):
+            raise
+        except Exception as error:
+            _log.error("attempt.not_prepared", job=attempt.start.ref.job, error=repr(error), exc_info=error)
+            raise StagingFailed(f"it could not be prepared: {error!r}") from None
+
+    async def _prepared(self, attempt: Attempt, launch: Launch) -> Launch:
         start = attempt.start
         if start.spec.project is not None:
             if self._stager is None:
