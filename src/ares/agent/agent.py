@@ -191,7 +191,7 @@ class Agent:
             fetch = partial(self._files.fetch, self._credential)
             stager = Stager(self._cache, fetch, self._clock, self.transfers)
             inputs = StagedInputs(self._datasets, stager, self._mailbox)
-            restorer = Restorer(fetch, self._mailbox, self._clock)
+            restorer = Restorer(fetch, self._mailbox, self._clock, self.transfers)
         self._images.open()
         images = Images(self._images, stager, self._registry, settings.image_terms, self.transfers)
         state_dir = self._workspace.root.parent

@@ -156,7 +156,7 @@ class AttemptCheckpoints:
             return
         saving.note = self._measured(note, found)
         ref, wake = attempt.start.ref, partial(self._mailbox.upload, attempt)
-        pace = UploadPace(self._transfers, ref.tenant, ref.job, wake)
+        pace = UploadPace(self._transfers, ref.tenant, ref.job, wake, "checkpoint")
         upload = Upload(f"{saving.root}/{seq}", found.found, partial(self._failed, attempt, seq), pace, seq)
         attempt.upload = upload
         self._mailbox.upload(attempt)

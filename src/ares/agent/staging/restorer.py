@@ -13,6 +13,7 @@ from ares.agent.attempts.attempt import Attempt
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.staging.stager import Fetch, StagingFailed, in_thread
 from ares.agent.staging.unpack import NotWanted
+from ares.agent.transfer.transfers import CONTROL_PLANE, Transfers
 from ares.core.checkpoint import decode_manifest, digest_of, whole_digest
 from ares.core.lifecycle.outputs import list_flaw
 from ares.model.checkpoint import RESTORE_BYTES_MAX, CheckpointAsk, CheckpointPart, DamageFound, RestorableCheckpoint
@@ -26,6 +27,8 @@ _log = structlog.get_logger(__name__)
 
 _AGAIN_S: Final = (0.1, 0.3, 1.0, 2.0)
 _MANIFEST_BYTES_MAX: Final = 4 << 20
+# Of one request of a tenant whose bytes wait for their turn.
+_TURN_BYTES: Final = 8 << 20
 # Left free on the disk.
 _RESERVE_BYTES: Final = 256 << 20
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -39,8 +42,9 @@ class _Damaged(Exception):
 class Restorer:
     """One for all attempts of a node."""
 
-    def __init__(self, fetch: Fetch, mailbox: Mailbox, clock: Clock) -> None:
+    def __init__(self, fetch: Fetch, mailbox: Mailbox, clock: Clock, transfers: Transfers | None = None) -> None:
         self._fetch = fetch
+        self._transfers = transfers or Transfers(clock)
         self._mailbox = mailbox
         self._clock = clock
 
@@ -134,6 +138,7 @@ class Restorer:
     async def _file(self, attempt: Attempt, checkpoint: RestorableCheckpoint, file: OutputFile, path: str) -> None:
         await in_thread(lambda: os.makedirs(os.path.dirname(path), 0o700, exist_ok=True))
         target, digest, at = os.open(path, _NEW, 0o600), hashlib.sha256(), 0
+        tenant = attempt.start.ref.tenant
 
         def take(data: bytes) -> None:
             digest.update(data)
@@ -143,7 +148,9 @@ class Restorer:
 
         try:
             while at < file.size:
-                length = min(RESTORE_BYTES_MAX, file.size - at)
+                most = _TURN_BYTES if self._transfers.limited(tenant) else RESTORE_BYTES_MAX
+                length = min(most, file.size - at)
+                await self._transfers.take(tenant, "checkpoint", length)
                 ask = CheckpointAsk(checkpoint=checkpoint.pointer.id, sha256=file.sha256, offset=at, length=length)
                 came = await self._pieces(attempt.start, ask, length, take, lambda: not attempt.fenced)
                 if came < length:
@@ -170,16 +177,18 @@ class Restorer:
         while True:
             rest = msgspec.structs.replace(ask, offset=ask.offset + came, length=min(ask.length, limit) - came)
             request = FetchRequest(ref=start.ref, rank=start.placement.rank, checkpoint=rest)
+            turn = self._transfers.turn(start.ref.tenant, CONTROL_PLANE, job=start.ref.job, failures=(LinkBroken,))
             try:
-                async for piece in self._fetch(request):
-                    if not wanted():
-                        raise NotWanted
-                    if piece.trouble:
-                        raise _Damaged(f"a file of it cannot be had: {piece.trouble}")
-                    came += len(piece.data)
-                    if came > limit:
-                        raise _Damaged("more came than was asked for")
-                    await in_thread(lambda data=piece.data: take(data))
+                async with turn:
+                    async for piece in self._fetch(request):
+                        if not wanted():
+                            raise NotWanted
+                        if piece.trouble:
+                            raise _Damaged(f"a file of it cannot be had: {piece.trouble}")
+                        came += len(piece.data)
+                        if came > limit:
+                            raise _Damaged("more came than was asked for")
+                        await in_thread(lambda data=piece.data: take(data))
             except LinkBroken as error:
                 _log.warning("restore.again", job=start.ref.job, why=str(error))
                 if not pauses:

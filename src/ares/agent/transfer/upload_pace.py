@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ares.agent.transfer.transfers import CONTROL_PLANE, Transfers
+from ares.model.quota import TransferKind
 
 # Asked for at once: a tenant's backlog has to be seen for its part of the link to be right.
 _ASK_BYTES: Final = 1 << 20
@@ -14,8 +15,16 @@ _ASK_BYTES: Final = 1 << 20
 class UploadPace:
     """`wake` is called when more may be sent."""
 
-    def __init__(self, transfers: Transfers, tenant: str, job: str, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        transfers: Transfers,
+        tenant: str,
+        job: str,
+        wake: Callable[[], None],
+        kind: TransferKind = "output",
+    ) -> None:
         self._transfers = transfers
+        self._kind: TransferKind = kind
         self._tenant, self._job = tenant, job
         self._wake = wake
         self._granted = 0
@@ -28,11 +37,11 @@ class UploadPace:
         if self._away():
             return 0
         if not self._granted and not self._transfers.limited(self._tenant):
-            self._transfers.count(self._tenant, "output", wanted)
+            self._transfers.count(self._tenant, self._kind, wanted)
             return wanted
         if not self._granted and not self._asked:
             self._asked = min(wanted, _ASK_BYTES)
-            self._withdraw = self._transfers.ask(self._tenant, "output", self._asked, self._more)
+            self._withdraw = self._transfers.ask(self._tenant, self._kind, self._asked, self._more)
         return min(wanted, self._granted)
 
     def sent(self, size: int) -> None:

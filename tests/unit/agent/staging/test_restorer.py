@@ -12,8 +12,10 @@ from ares.agent.attempts.workspace import Folder
 from ares.agent.files.spool import Tail
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.staging import restorer as restoring
+from ares.agent.staging.preparation import Preparation
 from ares.agent.staging.restorer import Restorer
 from ares.agent.staging.stager import StagingFailed
+from ares.agent.transfer.transfers import Transfers
 from ares.core.checkpoint import digest_of, encode_manifest
 from ares.model.checkpoint import (
     CheckpointAsk,
@@ -31,17 +33,13 @@ from ares.ports.link import LinkBroken
 DATA = b"weights"
 MANIFEST = encode_manifest([OutputFile(path="w", size=len(DATA), sha256=digest_of(DATA))])
 KEPT = {digest_of(data): data for data in (DATA, MANIFEST)}
+BEFORE = CheckpointPointer(
+    fence=Fence(epoch=1, counter=1), seq=3, manifest=digest_of(MANIFEST), size=len(DATA), step=3, taken_at=1.0
+)
 LIST = msgspec.json.encode(
     (
         RestorableCheckpoint(
-            pointer=CheckpointPointer(
-                fence=Fence(epoch=1, counter=1),
-                seq=3,
-                manifest=digest_of(MANIFEST),
-                size=len(DATA),
-                step=3,
-                taken_at=1.0,
-            ),
+            pointer=BEFORE,
             parts=(CheckpointPart(rank=0, manifest=digest_of(MANIFEST), size=len(DATA)),),
         ),
     )
@@ -91,6 +89,34 @@ async def test_a_list_that_cannot_be_read_ends_the_attempt_and_says_so(
     with pytest.raises(StagingFailed, match="the list of its checkpoints cannot be read") as failed:
         await Restorer(fetch, Mailbox(), SystemClock()).restore(attempt_in(tmp_path), LAUNCH)
     assert not failed.value.lasting
+
+
+async def test_an_error_that_was_not_thought_of_ends_the_attempt(tmp_path: Path) -> None:
+    async def fetch(request: FetchRequest) -> AsyncIterator[FetchPiece]:
+        raise ZeroDivisionError("oh")
+        yield
+
+    attempt = attempt_in(tmp_path)
+    attempt.start = msgspec.structs.replace(attempt.start, checkpoint=BEFORE)
+    preparation = Preparation(None, None, restorer=Restorer(fetch, Mailbox(), SystemClock()))
+    with pytest.raises(StagingFailed, match="it could not be prepared: ZeroDivisionError"):
+        await preparation.prepare(attempt, LAUNCH)
+
+
+async def test_its_bytes_wait_for_the_tenants_turn(tmp_path: Path) -> None:
+    asked, clock = list[int](), SystemClock()
+    transfers = Transfers(clock)
+    transfers.set_rate("t", 1e9)
+
+    async def fetch(request: FetchRequest) -> AsyncIterator[FetchPiece]:
+        ask = request.checkpoint
+        assert ask is not None
+        asked.append(ask.length)
+        yield FetchPiece(sha256=ask.sha256 or "", data=answered(ask, LIST))
+
+    await Restorer(fetch, Mailbox(), clock, transfers).restore(attempt_in(tmp_path), LAUNCH)
+    assert transfers.moved() == {("t", "checkpoint"): len(DATA)}
+    assert asked[-1] == len(DATA)
 
 
 async def test_a_connection_that_breaks_after_every_answer_is_no_damage(tmp_path: Path) -> None:
