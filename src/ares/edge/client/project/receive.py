@@ -3,6 +3,7 @@
 A transfer that broke off goes on where it was: parts that are here already are known by their digest.
 """
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator
@@ -54,7 +55,7 @@ class Receiving:
             self._root.mkdir(parents=True, exist_ok=True)
             for entry in self._entries:
                 if entry.kind == "dir":
-                    (self._root / entry.path).mkdir(exist_ok=True)
+                    _make(self._root / entry.path)
                 elif entry.kind == "file":
                     self._look(entry)
         except OSError as error:
@@ -139,6 +140,13 @@ class Receiving:
                     os.symlink(entry.link, path)
         except OSError as error:
             raise _not_saved(error) from error
+
+
+def _make(folder: Path) -> None:
+    """Through a link, which another version may have left, files would come to lie elsewhere."""
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, "it is a symbolic link here, and a directory in the dataset", str(folder))
+    folder.mkdir(exist_ok=True)
 
 
 def _parts(entry: ProjectEntry) -> Iterator[tuple[str, PartPlace]]:
