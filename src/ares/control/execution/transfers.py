@@ -6,6 +6,7 @@ one of them goes. A platform on which no tenant has a rate sends nothing and wri
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
@@ -26,6 +27,8 @@ log = structlog.get_logger()
 MB: Final = 1_000_000
 _WEIGHT_MAX: Final = 100
 _QUIET: Final = NodeMoves()
+# Of one node: all nodes of a replica share a record.
+_NOTED_MAX: Final = 50
 
 
 class NodeFlow(NamedTuple):
@@ -60,9 +63,9 @@ class TransferBoard:
         jobs = self._view.by_node.get(session.node, {})
         tenants = {self._view.entries[job].state.tenant for job in jobs}
         heard = NodeMoves(
-            flows=tuple(flow for flow in moves.flows if flow.tenant in tenants),
-            breakers=tuple(breaker for breaker in moves.breakers if breaker.tenant in tenants),
-            paused={job: endpoint for job, endpoint in moves.paused.items() if job in jobs},
+            flows=tuple({(flow.tenant, flow.kind): flow for flow in moves.flows if flow.tenant in tenants}.values()),
+            breakers=tuple(breaker for breaker in moves.breakers if breaker.tenant in tenants)[:_NOTED_MAX],
+            paused=dict(islice(((job, away) for job, away in moves.paused.items() if job in jobs), _NOTED_MAX)),
         )
         if heard == _QUIET:
             self._nodes.pop(session.node, None)

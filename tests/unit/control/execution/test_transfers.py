@@ -118,3 +118,14 @@ async def test_an_agent_speaks_for_what_is_on_its_node_only() -> None:
         explained = await world.one.explain.job(ALICE, job)
         assert explained is not None
         assert explained.reason is None
+
+
+async def test_what_one_node_says_is_bounded() -> None:
+    async with World(replicas=1, exclusive=True) as world:
+        agent = await node(world, world.one, "n1")
+        breakers = tuple(BreakerState(endpoint=f"e{n}", tenant="alpha", phase="open") for n in range(2000))
+        flow = TenantMoves(tenant="alpha", kind="output", moved=1)
+        agent.send(Moving(moves=NodeMoves(flows=(flow,) * 2000, breakers=breakers)))
+        await world.settle()
+        assert len(world.one.transfer_list.show(ALICE).transfers) == 1
+        assert len(list(world.one.leases.board.breakers())) == 50
