@@ -10,8 +10,8 @@ import numpy as np
 from ares.core.topology.links import LinkGraph
 from ares.core.topology.rings import CONSECUTIVE, NO_PATH, Ints, RingScale, pair_score
 
-# Counts of all kinds together, beyond which a table takes seconds.
-_TABLE_MAX: Final = 1 << 18
+# Numbers in a table: beyond, it takes long to fill. Many may be kept, and machines say of themselves what they like.
+_TABLE_MAX: Final = 1 << 20
 # Equally good counts that are tried out.
 _TRIED_MAX: Final = 64
 
@@ -25,7 +25,7 @@ class TwinRings(RingScale):
         self._kind = _kinds(graph)
         self._sizes = [self._kind.count(kind) for kind in range(max(self._kind, default=-1) + 1)]
         # Whether the counts fit into a table.
-        self.counted = prod(size + 1 for size in self._sizes) <= _TABLE_MAX
+        self.counted = len(self._sizes) * prod(size + 1 for size in self._sizes) <= _TABLE_MAX
         if self.counted:
             self._fill()
 
@@ -34,8 +34,8 @@ class TwinRings(RingScale):
         self._strides = [prod(size + 1 for size in sizes[:kind]) for kind in kinds]
         cells = np.arange(prod(size + 1 for size in sizes), dtype=np.int64)
         # By kind, then by cell: how many of the kind a set has.
-        self._amounts: Ints = np.array([cells // self._strides[kind] % (sizes[kind] + 1) for kind in kinds], np.int64)
-        self._totals: Ints = self._amounts.sum(axis=0)
+        self._amounts = np.array([cells // self._strides[kind] % (sizes[kind] + 1) for kind in kinds], np.int16)
+        self._totals: Ints = self._amounts.sum(axis=0, dtype=np.int64)
         first = [self._kind.index(kind) for kind in kinds]
         other = [next((at for at, k in enumerate(self._kind) if k == kind and at != first[kind]), first[kind])
                  for kind in kinds]  # fmt: skip
@@ -95,7 +95,7 @@ class TwinRings(RingScale):
 
     def _plain_pairs(self, cells: Ints) -> Ints:
         """Pair scores without what consecutive numbers add."""
-        counts = self._amounts[:, cells]
+        counts: Ints = self._amounts[:, cells].astype(np.int64)
         score: Ints = np.zeros(len(cells), np.int64)
         for a in range(len(self._sizes)):
             score += counts[a] * (counts[a] - 1) // 2 * self._pairs[a][a]
@@ -108,38 +108,40 @@ class TwinRings(RingScale):
 
     def _arranged(self, free: int, pool: int, wanted: tuple[int, ...]) -> int:
         """Which GPUs of each kind to take: along the machine, the best so far for what is still to take."""
-        # By what was taken of each kind, and whether the last GPU was taken or stayed free: gains, then the mask.
-        best: dict[tuple[tuple[int, ...], int], tuple[int, int, int]] = {((0,) * len(wanted), 0): (0, 0, 0)}
+        count = len(self._kind)
+        strides = [prod(amount + 1 for amount in wanted[:kind]) for kind in range(len(wanted))]
+        ahead = [sum(pool >> at & 1 for at, k in enumerate(self._kind) if k == kind) for kind in range(len(wanted))]
+        # By what was taken of each kind, as one number, and whether the last GPU was taken (1) or stayed free (2): more
+        # neighbours in the set, then in the rest, then the lowest numbers, as bits from the highest.
+        best: _Arrangements = {(0, 0): (0, 0, 0)}
         previous = -2
         for at, kind in enumerate(self._kind):
             index = self._graph.indexes[at]
-            follows = index == previous + 1
-            previous = index
-            onward = dict[tuple[tuple[int, ...], int], tuple[int, int, int]]()
-            for (taken, last), (inside, rest, mask) in best.items():
-                if pool >> at & 1 and taken[kind] < wanted[kind]:
-                    more = (*taken[:kind], taken[kind] + 1, *taken[kind + 1 :])
-                    _keep(onward, (more, 1), (inside + (follows and last == 1), rest, mask | 1 << at))
-                left = 2 if free >> at & 1 else 0
-                _keep(onward, (taken, left), (inside, rest + (follows and left == last == 2), mask))
+            follows, previous = index == previous + 1, index
+            in_pool, left = pool >> at & 1, 2 if free >> at & 1 else 0
+            stride, most, bit = strides[kind], wanted[kind], 1 << (count - 1 - at)
+            ahead[kind] -= in_pool
+            onward: _Arrangements = {}
+            for (taken, last), (inside, rest, places) in best.items():
+                amount = taken // stride % (most + 1)
+                if in_pool and amount < most:
+                    more = (inside + (follows and last == 1), rest, places | bit)
+                    _keep(onward, (taken + stride, 1), more)
+                # Not where too few of its kind are left to come.
+                if amount + ahead[kind] >= most:
+                    _keep(onward, (taken, left), (inside, rest + (follows and left == last == 2), places))
             best = onward
-        ends = [found for (taken, _), found in best.items() if taken == wanted]
-        return max(ends, key=_gain)[2]
+        places = max(best.values())[2]
+        return sum(1 << at for at in range(count) if places >> (count - 1 - at) & 1)
 
 
-def _keep(
-    best: dict[tuple[tuple[int, ...], int], tuple[int, int, int]],
-    state: tuple[tuple[int, ...], int],
-    found: tuple[int, int, int],
-) -> None:
-    if state not in best or _gain(found) > _gain(best[state]):
+_Arrangement = tuple[int, int, int]
+_Arrangements = dict[tuple[int, int], _Arrangement]
+
+
+def _keep(best: _Arrangements, state: tuple[int, int], found: _Arrangement) -> None:
+    if state not in best or found > best[state]:
         best[state] = found
-
-
-def _gain(found: tuple[int, int, int]) -> tuple[int, int, tuple[int, ...]]:
-    """More neighbours in the set, then in the rest, then the lowest numbers."""
-    inside, rest, mask = found
-    return inside, rest, tuple(-at for at in range(mask.bit_length()) if mask >> at & 1)
 
 
 def _plain_pair(graph: LinkGraph, one: int, other: int) -> int:
