@@ -13,6 +13,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from threading import Lock
 from typing import Final, NamedTuple
 
 import msgspec
@@ -51,6 +52,15 @@ class _Shelved(NamedTuple):
     used_ns: int
     folder: str
     size: int
+
+
+class ComingDataset:
+    """A version that is being fetched. `size`: of all of it, once there is room for it."""
+
+    __slots__ = ("size",)
+
+    def __init__(self) -> None:
+        self.size = 0
 
 
 class DatasetDraft:
@@ -137,6 +147,9 @@ class DatasetShelf:
         self._root = root
         self.bytes_max = bytes_max
         self._pinned: Counter[str] = Counter()
+        # Versions that are being fetched, by their drafts: what they lack is as good as taken.
+        self._coming: dict[str, ComingDataset] = {}
+        self._making_room = Lock()
         # Those whose files were found as they were made, since this agent began.
         self._sound: set[str] = set()
 
@@ -206,18 +219,35 @@ class DatasetShelf:
         self._sound.add(folder)
         return record
 
-    def make_room(self, size: int, lacking: int) -> None:
-        """Removes the longest unused until a version of this size fits, of which so much is still to be fetched. Raises
-        NoRoomHere."""
+    @contextlib.contextmanager
+    def coming(self, tenant: str, sha256: str) -> Generator[ComingDataset]:
+        """While a version is fetched."""
+        draft = self._draft(tenant, sha256)
+        self._coming[draft] = coming = ComingDataset()
+        try:
+            yield coming
+        finally:
+            del self._coming[draft]
+
+    def make_room(self, coming: ComingDataset, size: int, lacking: int) -> None:
+        """Removes the longest unused until a version of this size fits, of which so much is still to be fetched. The
+        room is its own while it is coming. Raises NoRoomHere."""
+        with self._making_room:
+            self._make_room(size, lacking)
+            coming.size = size
+
+    def _make_room(self, size: int, lacking: int) -> None:
         if size > self.bytes_max:
             raise NoRoomHere(
                 f"it takes {size >> 20:,} MiB, and this node keeps {self.bytes_max >> 20:,} MiB of datasets "
                 "(node.dataset_cache_mib)"
             )
         kept = sorted(self._all())
-        used = sum(shelved.size for shelved in kept)
+        others = {draft: coming.size for draft, coming in list(self._coming.items()) if coming.size}
+        used = sum(shelved.size for shelved in kept) + sum(others.values())
+        owed = sum(max(0, whole - _held_bytes(Path(draft))) for draft, whole in others.items())
         for shelved in kept:
-            if used + lacking <= self.bytes_max and self._free() - lacking >= _RESERVE_BYTES:
+            if used + lacking <= self.bytes_max and self._free() - owed - lacking >= _RESERVE_BYTES:
                 return
             if not self._pinned[shelved.folder]:
                 self._drop(shelved.folder)
@@ -227,9 +257,9 @@ class DatasetShelf:
                 f"it needs {lacking >> 20:,} MiB, and running jobs use {used >> 20:,} of the {self.bytes_max >> 20:,} "
                 "MiB of datasets that this node keeps (node.dataset_cache_mib)"
             )
-        if self._free() - lacking < _RESERVE_BYTES:
+        if self._free() - owed - lacking < _RESERVE_BYTES:
             raise NoRoomHere(
-                f"it needs {lacking >> 20:,} MiB of this node's disk, and {self._free() >> 20:,} MiB are free"
+                f"it needs {lacking >> 20:,} MiB of this node's disk, and {self._free() - owed >> 20:,} MiB are free"
             )
 
     def held(self) -> Iterator[tuple[str, str, int]]:
@@ -293,11 +323,13 @@ def _fingerprint(root: str) -> str:
 
 
 def _held_bytes(path: Path) -> int:
-    return sum(
-        os.stat(f"{folder}/{name}", follow_symlinks=False).st_blocks * 512
-        for folder, _, names in os.walk(path)
-        for name in names
-    )
+    held = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            # A draft takes its place when it is complete.
+            with contextlib.suppress(FileNotFoundError):
+                held += os.stat(f"{folder}/{name}", follow_symlinks=False).st_blocks * 512
+    return held
 
 
 def _open_up(folder: str) -> None:

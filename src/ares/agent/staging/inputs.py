@@ -94,9 +94,10 @@ class StagedInputs:
             await in_thread(lambda: draft.begin(lambda: not attempt.fenced))
             size = sum(entry.size for entry in manifest.entries)
             lacking = {part: places[0].size for part, places in draft.lacking.items()}
-            await in_thread(lambda: self._shelf.make_room(size, sum(lacking.values())))
-            await self._fill(attempt, name, sha256, draft, lacking)
-            await in_thread(lambda: self._shelf.add(tenant, sha256, draft))
+            with self._shelf.coming(tenant, sha256) as coming:
+                await in_thread(lambda: self._shelf.make_room(coming, size, sum(lacking.values())))
+                await self._fill(attempt, name, sha256, draft, lacking)
+                await in_thread(lambda: self._shelf.add(tenant, sha256, draft))
 
     def _turn(self, tenant: str, sha256: str) -> asyncio.Lock:
         if len(self._turns) > _TURNS_MAX:

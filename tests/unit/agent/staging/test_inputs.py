@@ -230,3 +230,29 @@ async def test_an_attempt_that_is_to_end_fetches_no_more(tmp_path: Path) -> None
     with pytest.raises(NotWanted):
         await node.stage(attempt)
     assert plane.sent == []
+
+
+async def test_versions_that_come_at_once_do_not_share_one_room(tmp_path: Path) -> None:
+    """Each of them fits alone."""
+    one, two = (
+        (ProjectEntry(name, "file", 0o644, len(TEXT), (LABELS,)),) for name in ("one", "two")
+    )  # fmt: skip
+    plane = Plane(one, two)
+    node = Node(plane, tmp_path, bytes_max=len(TEXT) + 1)
+    go, fetching, fetch = asyncio.Event(), asyncio.Event(), plane.fetch
+
+    async def slow(request: FetchRequest) -> AsyncIterator[FetchPiece]:
+        if request.parts and not fetching.is_set():
+            fetching.set()
+            await go.wait()
+        async for piece in fetch(request):
+            yield piece
+
+    node.inputs = StagedInputs(node.shelf, Stager(NodeCache(tmp_path / "c", 1 << 40), slow, SystemClock()), Mailbox())
+    first, second = plane.manifests
+    staged = asyncio.create_task(node.stage(node.attempt(first)))
+    await fetching.wait()
+    with pytest.raises(StagingFailed, match="does not fit on this node"):
+        await node.stage(node.attempt(second))
+    go.set()
+    assert (await staged / "one").read_bytes() == TEXT
