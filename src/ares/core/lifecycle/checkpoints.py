@@ -27,8 +27,8 @@ def sealed(job: Job, what: CheckpointSealed, context: Context) -> Stepped | Refu
     # The agent's clock may be off: it was saved between the grant and now.
     taken_at = max(state.bound_at or 0.0, min(pointer.taken_at, context.now))
     pointer = replace(pointer, taken_at=taken_at)
+    # Without its metrics: a job may save every second, and its entries stay as long as it is kept.
     data: dict[str, Any] = {"checkpoint": pointer.seq, "step": pointer.step, "bytes": pointer.size}
-    data |= {"metrics": what.record.metrics} if what.record.metrics else {}
     entry = UnnumberedEntry("checkpointed", "", agent(place), data, what.fence)
     stepped = commit(state, context.now, (entry,), checkpoint=pointer, reason=state.reason, **_rescued(state, taken_at))
     return replace(stepped, checkpoint=replace(what.record, pointer=pointer))

@@ -144,6 +144,16 @@ def test_a_damaged_checkpoint_is_told_once_and_left_out() -> None:
     )
 
 
+def test_metrics_are_in_the_record_and_not_in_the_ledger() -> None:
+    spec, state = played(BOUND, RUNS)
+    what = sealed(3)
+    stepped = said(spec, state, replace(what, record=replace(what.record, metrics={"loss": 0.5})))
+    assert isinstance(stepped, Stepped)
+    assert stepped.checkpoint is not None
+    assert stepped.checkpoint.metrics == {"loss": 0.5}
+    assert [sorted(event.data) for event in stepped.events] == [["bytes", "checkpoint", "step"]]
+
+
 def test_an_attempt_finds_no_damage_in_what_came_after_it() -> None:
     spec, state = played(BOUND)
     own = CheckpointDamaged(fence=FIRST, rank=0, checkpoint=CheckpointId(fence=FIRST, seq=7), reason="cut")
