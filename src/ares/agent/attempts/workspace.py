@@ -9,7 +9,8 @@ import contextlib
 import os
 import shutil
 import stat
-from itertools import islice
+from collections.abc import Generator, Iterator
+from itertools import count, islice
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,9 @@ from ares.model.link import AttemptRef, Start
 from ares.ports.executor import STDERR_INDEX
 
 _SPARE_MAX = 256
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Each level takes a descriptor while it is removed.
+_DEPTH_MAX = 100
 _FOLDER_MODE = stat.S_IFDIR | 0o700
 _LOG_MODE = stat.S_IFREG | 0o600
 _DIRECTORIES = frozenset({"work", "outputs"})
@@ -209,12 +213,56 @@ def used_bytes(folder: Folder) -> int:
 
 
 def _remove(root: str | Path) -> None:
-    """Removes the whole tree, also directories that a job left without any permission."""
-    shutil.rmtree(root, ignore_errors=True)
+    """Removes the whole tree, also directories that a job left without any permission, or nested thousands deep."""
+    _try_remove(root)
     # Root needs no permission, so a second try would not help it.
     if os.geteuid() and os.path.lexists(root):
-        _unlock(root)
+        with contextlib.suppress(RecursionError):
+            _unlock(root)
+        _try_remove(root)
+
+
+def _try_remove(root: str | Path) -> None:
+    with contextlib.suppress(OSError):
+        _flatten(root)
+    with contextlib.suppress(RecursionError):
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _flatten(root: str | Path) -> None:
+    """Moves directories that are too deep for `rmtree` up to the top, until none is left. Raises OSError."""
+    top, names = os.open(root, _DIRECTORY), map(".deep-{}".format, count())
+    try:
+        ahead = list(_moved_up(top, top, 0, names))
+        while ahead:
+            with _opened(ahead.pop(), top) as folder:
+                ahead += _moved_up(top, folder, 1, names)
+    finally:
+        os.close(top)
+
+
+def _moved_up(top: int, folder: int, depth: int, names: Iterator[str]) -> Iterator[str]:
+    """New names of those that were too deep."""
+    with os.scandir(folder) as entries:
+        inner = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    for name in inner:
+        if depth < _DEPTH_MAX:
+            with _opened(name, folder) as below:
+                yield from _moved_up(top, below, depth + 1, names)
+            continue
+        # A name that the job has taken already is passed over.
+        new = next(new for new in names if new not in os.listdir(top))
+        os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top)
+        yield new
+
+
+@contextlib.contextmanager
+def _opened(name: str, above: int) -> Generator[int]:
+    fd = os.open(name, _DIRECTORY, dir_fd=above)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _unlock(root: str | Path) -> None:

@@ -185,3 +185,18 @@ def test_directories_that_a_job_closed_are_removed_and_links_are_not_followed(un
     workspace.remove(folder)
     assert not os.path.lexists(folder.path)
     assert elsewhere.stat().st_mode & 0o777 == 0o500
+
+
+def test_directories_nested_thousands_deep_are_removed(workspace: Workspace) -> None:
+    """A job makes them in no time. An agent that cannot remove them could not begin again either."""
+    folder = made(workspace, "a")
+    os.makedirs(f"{folder.path}/.deep-0/taken")
+    at = os.open(folder.work, os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    workspace.remove(folder)
+    assert not os.path.lexists(folder.path)
