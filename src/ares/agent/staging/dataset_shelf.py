@@ -13,7 +13,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from threading import Lock
 from typing import Final, NamedTuple
 
 import msgspec
@@ -149,7 +148,6 @@ class DatasetShelf:
         self._pinned: Counter[str] = Counter()
         # Versions that are being fetched, by their drafts: what they lack is as good as taken.
         self._coming: dict[str, ComingDataset] = {}
-        self._making_room = Lock()
         # Those whose files were found as they were made, since this agent began.
         self._sound: set[str] = set()
 
@@ -231,10 +229,9 @@ class DatasetShelf:
 
     def make_room(self, coming: ComingDataset, size: int, lacking: int) -> None:
         """Removes the longest unused until a version of this size fits, of which so much is still to be fetched. The
-        room is its own while it is coming. Raises NoRoomHere."""
-        with self._making_room:
-            self._make_room(size, lacking)
-            coming.size = size
+        room is its own while it is coming. For all versions one at a time. Raises NoRoomHere."""
+        self._make_room(size, lacking)
+        coming.size = size
 
     def _make_room(self, size: int, lacking: int) -> None:
         if size > self.bytes_max:

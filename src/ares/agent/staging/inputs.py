@@ -35,6 +35,7 @@ class StagedInputs:
         self._stager = stager
         self._mailbox = mailbox
         self._turns: dict[tuple[str, str], asyncio.Lock] = {}
+        self._making_room = asyncio.Lock()
         # What keeps the datasets of attempts that have not ended.
         self._pins: dict[Attempt, list[Callable[[], None]]] = {}
 
@@ -95,7 +96,8 @@ class StagedInputs:
             size = sum(entry.size for entry in manifest.entries)
             lacking = {part: places[0].size for part, places in draft.lacking.items()}
             with self._shelf.coming(tenant, sha256) as coming:
-                await in_thread(lambda: self._shelf.make_room(coming, size, sum(lacking.values())))
+                async with self._making_room:
+                    await in_thread(lambda: self._shelf.make_room(coming, size, sum(lacking.values())))
                 await self._fill(attempt, name, sha256, draft, lacking)
                 await in_thread(lambda: self._shelf.add(tenant, sha256, draft))
 
