@@ -18,9 +18,12 @@ from ares.agent.agent import Agent
 from ares.model.link import (
     AgentFrame,
     AgentMessage,
+    Checkpointed,
+    DamageFound,
     Exited,
     Fenced,
     LogChunk,
+    Moving,
     OpenAside,
     OutputChunk,
     Progress,
@@ -30,6 +33,7 @@ from ares.model.link import (
     Start,
     Started,
     Stop,
+    TransferRates,
 )
 from ares.sim.world.machine import SimulatedProcess
 from ares.sim.world.network import Pipe
@@ -37,9 +41,11 @@ from ares.sim.world.node import SimulatedNode
 from ares.sim.world.swarm import SwarmNemesis, mix
 
 Message = AgentMessage | ServerMessage
-# Simulated people enter no running job, so no stream for that is ever asked for.
+# Never sent in these worlds: simulated people enter no running job, their jobs save no checkpoints (those of directed
+# cases do), and no tenant has a rate.
+ELSEWHERE = (OpenAside, Checkpointed, DamageFound, Moving, TransferRates)
 TYPES: tuple[type[Message], ...] = tuple(
-    kind for kind in (*get_args(AgentMessage), *get_args(ServerMessage)) if kind is not OpenAside
+    kind for kind in (*get_args(AgentMessage), *get_args(ServerMessage)) if kind not in ELSEWHERE
 )
 # Held back until another passed; repeated after it once, nine times, or up to a minute later.
 Act = Literal["swap", "twice", "tenfold", "late"]

@@ -202,13 +202,20 @@ async def test_other_methods_are_405_and_say_which_work(world: World, method: st
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v2/jobs", "/v1", "/v1/", f"/v1/jobs/{MISSING}/nothing", "/v1/jobs/a/b/c", "/schema", "/docs", "//"]
+    "path", ["/v2/jobs", "/v1", "/v1/", f"/v1/jobs/{MISSING}/nothing", "/v1/jobs/a/b/c", "/schema", "/docs"]
 )
 async def test_no_such_path(world: World, path: str) -> None:
     async with world.client() as client:
         answer = await client.get(path)
         assert (answer.status_code, answer.json()["code"]) == (404, "not-found")
         assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("path", ["/", "//"])
+async def test_the_root_leads_to_the_dashboard(world: World, path: str) -> None:
+    async with world.client() as client:
+        answer = await client.get(path)
+        assert (answer.status_code, answer.headers["location"]) == (307, "/ui/")
 
 
 async def test_a_trailing_slash_is_forgiven(world: World) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 import structlog
@@ -275,7 +275,7 @@ async def _machines(provider: MachineProvider) -> dict[str, ListedMachine]:
 
 
 async def _created(provider: MachineProvider, want: WantedMachine) -> str | NotProvided:
-    made: object = await provider.create(want)
+    made = cast("object", await provider.create(want))
     if isinstance(made, NotProvided):
         return NotProvided(str(made.why)[:1000])
     if not isinstance(made, str):

@@ -121,7 +121,7 @@ def _value(entry: AuditEntry, column: str) -> object:
 # By the first step of the path: what decides permissions and limits.
 RULES = frozenset(
     {"tenants", "users", "tokens", "me", "join-tokens", "join", "clusters", "policies", "secrets", "secret-keys",
-     "channels", "profile", "profiles"}
+     "channels", "profile", "profiles", "autoscale"}
 )  # fmt: skip
 _QUOTA = frozenset({"quota", "budget", "priority", "queue_full"})
 # The most entries of each list.

@@ -22,7 +22,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "taint": "ares node taint NODE", "config": "ares login",
     # SkyPilot, dstack, Docker and others
     "launch": "ares submit -- COMMAND", "run": "ares submit -- COMMAND", "queue": "ares jobs", "ps": "ares jobs",
-    "ls": "ares jobs", "list": "ares jobs", "status": "ares jobs", "stop": "ares cancel JOB", "kill": "ares cancel JOB",
+    "ls": "ares jobs", "list": "ares jobs", "stop": "ares cancel JOB", "kill": "ares cancel JOB",
     "rm": "ares cancel JOB", "start": "ares up", "init": "ares up", "show-gpus": "ares pools",
     "offer": "ares plan --gpus N -- COMMAND", "fleet": "ares nodes", "check": "ares doctor", "info": "ares doctor",
     "tail": "ares logs -f JOB", "log": "ares logs JOB", "stats": "ares top",

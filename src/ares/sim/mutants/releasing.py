@@ -74,9 +74,9 @@ def _by_what_it_knew(self: Releases, entry: StateEntry, spec: JobSpec, found: Ne
     return _needs(self, entry, spec, found)
 
 
-def _any_end(on: NeedCondition, parent: ParentStanding | None) -> Verdict:
+def _any_end(on: NeedCondition, parent: ParentStanding | None, at_step: int | None = None) -> Verdict:
     """A job that failed lets those go on that need its success."""
-    found = verdict(on, parent)
+    found = verdict(on, parent, at_step)
     return "met" if found == "impossible" and parent is not None else found
 
 

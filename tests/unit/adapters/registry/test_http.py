@@ -56,7 +56,7 @@ def served() -> Iterator[Served]:
 
 
 def save(registry: HttpRegistry, host: str, size: int, path: Path) -> None:
-    registry.save(host, "app", "sha256:1", size, path, lambda: True)
+    registry.save(host, "app", "sha256:1", size, path, lambda _: True)
 
 
 def test_a_registry_within_is_asked_only_if_the_operator_names_it(served: Served) -> None:
@@ -129,7 +129,7 @@ def test_no_more_is_taken_than_was_said(served: Served, tmp_path: Path) -> None:
     with pytest.raises(RegistryUnreachable, match="7 bytes too soon"):
         save(registry, served.host, 9, tmp_path / "short")
     with pytest.raises(RegistryUnreachable, match="told to end"):
-        registry.save(served.host, "app", "sha256:1", 2, tmp_path / "unwanted", lambda: False)
+        registry.save(served.host, "app", "sha256:1", 2, tmp_path / "unwanted", lambda _: False)
 
 
 def test_one_that_is_away_is_unreachable(served: Served) -> None:

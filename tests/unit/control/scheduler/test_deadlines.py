@@ -12,11 +12,11 @@ HOUR = 3600.0
 def counted(world: World, outcome: str) -> str:
     lines = world.one.telemetry.render().decode().splitlines()
     return next(
-        (line.split()[-1] for line in lines if line.startswith(f'ares_deadlines_{outcome}_total{{sla="gold"}}')), "0"
+        (line.split()[-1] for line in lines if line.startswith(f'ares_deadlines_{outcome}_total{{sla="gold"}}')), "0.0"
     )
 
 
-@pytest.mark.parametrize(("lasts_s", "met", "missed"), [(600.0, "1.0", "0"), (700.0, "0", "1.0")])
+@pytest.mark.parametrize(("lasts_s", "met", "missed"), [(600.0, "1.0", "0.0"), (700.0, "0.0", "1.0")])
 async def test_a_job_of_a_class_meets_or_misses_it(lasts_s: float, met: str, missed: str) -> None:
     async with World() as world:
         await world.one.profiles.change(ADMIN, {"slas.gold.end_within_s": "650", "slas.gold.start_within_s": "30"})
@@ -52,7 +52,7 @@ async def test_a_second_attempt_does_not_start_anew_what_was_started_in_time() -
         agent.started(agent.starts[job])
         await world.settle()
         assert world.state(job).first_started_at == first
-        assert (counted(world, "met"), counted(world, "missed")) == ("1.0", "0")
+        assert (counted(world, "met"), counted(world, "missed")) == ("1.0", "0.0")
 
 
 async def test_a_job_tried_again_by_hand_has_its_class_anew() -> None:
