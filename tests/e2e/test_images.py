@@ -68,7 +68,7 @@ def test_the_project_and_ares_job_are_in_the_image(site: Platform, archive: Path
     assert ran.code == 0, ran
     where, *rest = ran.out.splitlines()
     assert where.endswith("/work")
-    assert rest == ["of the project__init__.py", "job.py"], ran
+    assert rest == ["of the project__init__.py", "job.py", "job_checkpoints.py"], ran
     job = re.search(r"submitted (\w+)", ran.err)
     assert job is not None
     assert site.cli("outputs", "-o", "name", job[1]).out == "o\n"

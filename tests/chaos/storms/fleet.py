@@ -54,7 +54,7 @@ class Puppet:
 
     def __init__(self, mailbox: Mailbox, clock: SystemClock, run_right: RunRight) -> None:
         self.incarnation = 0
-        self.uploads = SimpleNamespace(bytes_max=0)
+        self.uploads, self.checkpoints = SimpleNamespace(bytes_max=0), SimpleNamespace(bytes_max=0)
         self._mailbox, self._clock, self._run_right = mailbox, clock, run_right
         self._held: dict[AttemptRef, Start] = {}
         self._seen: set[AttemptRef] = set()
