@@ -323,13 +323,16 @@ class ControlPlane:
         return await telemetry.page(is_open)
 
     def _api(self) -> ApiServices:
+        home, limits = self._config.home_path, self._config.limits
+        # A reserve of its own: graphs that are not kept do not make the disk short for jobs.
+        reserve = Reserve(home, limits.disk_reserve_mib, limits.disk_reserve_files)
         return services_of(
             self.assembled.replica,
             metrics=self._metrics,
             telemetry=self.assembled.telemetry,
             clock=SystemClock(),
             rng=SystemRng(),
-            kept_series=SeriesFile(self._config.home_path / "series.npz"),
+            kept_series=SeriesFile(home / "series.npz", reserve.take),
         )
 
     def _settings(self) -> ApiSettings:

@@ -3,7 +3,8 @@
 import io
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,27 @@ _BYTES_MAX = 64 << 20
 class SeriesFile:
     """What is lost when it cannot be written or read is the past of some graphs: that is logged, and nothing else."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, take_room: Callable[[int], None]) -> None:
+        """`take_room` raises OSError when so many bytes would touch what the disk keeps for the store."""
         self._path = path
+        self._take_room = take_room
 
     def save(self, rings: SeriesRings) -> None:
         new = self._path.with_suffix(".new")
         try:
+            # Of a process that was killed while it wrote.
+            new.unlink(missing_ok=True)
+            raw = encoded(rings)
+            self._take_room(len(raw))
             with new.open("wb") as file:
-                file.write(encoded(rings))
+                file.write(raw)
                 file.flush()
                 os.fsync(file.fileno())
             new.replace(self._path)
         except OSError as error:
             log.warning("series.unsaved", path=str(self._path), error=str(error))
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
 
     def load(self) -> SeriesRings | None:
         try:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ares.adapters.disk import Reserve
 from ares.adapters.telemetry.series_file import SeriesFile
 from ares.control.telemetry.measures import LEADER_GAUGES
 from ares.control.telemetry.series_history import GAUGES, QUANTILES, RATES, TOLD, SeriesHistory, quantile
@@ -12,7 +13,7 @@ from tests.world import World
 
 async def test_graphs_without_any_other_program(tmp_path: Path) -> None:
     async with World() as world:
-        replica, kept = world.one, SeriesFile(tmp_path / "series.npz")
+        replica, kept = world.one, SeriesFile(tmp_path / "series.npz", Reserve(tmp_path, 0, 0).take)
         history = SeriesHistory(replica.measures, replica.telemetry, world.clock, "r1", kept)
         await history.look()
         agent = await world.agent()
