@@ -37,8 +37,11 @@ def chromium() -> Iterator[Browser]:
     assert path is not None, "chromium is not installed: `scripts/setup test` does it"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(_FLAGS))
-        yield browser
-        browser.close()
+        try:
+            yield browser
+        finally:
+            # Before its driver, which ends with the block.
+            browser.close()
 
 
 def axe() -> str:
@@ -95,20 +98,22 @@ class Viewer:
 def viewer(browser: Browser, client: Client, *, expects: Callable[[str], bool] = lambda _: False) -> Iterator[Viewer]:
     """`expects` says which errors of the console are no surprise."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="dark", reduced_motion="reduce")
-    page = context.new_page()
-    page.set_default_timeout(WAIT_MS)
-    page.add_init_script(_WATCH)
-    made = Viewer(page, client.endpoint.shown)
-    page.on("pageerror", lambda error: made.errors.append(f"error: {error}"))
-    page.on(
-        "console",
-        lambda said: (
-            made.errors.append(f"console: {said.text}") if said.type == "error" and not expects(said.text) else None
-        ),
-    )
-    page.on("dialog", lambda dialog: (made.errors.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    page.goto(f"{made.url}{client.login_link().path}")
-    page.get_by_role("heading", level=1).wait_for()
-    made.drawn()
-    yield made
-    context.close()
+    try:
+        page = context.new_page()
+        page.set_default_timeout(WAIT_MS)
+        page.add_init_script(_WATCH)
+        made = Viewer(page, client.endpoint.shown)
+        page.on("pageerror", lambda error: made.errors.append(f"error: {error}"))
+        page.on(
+            "console",
+            lambda said: (
+                made.errors.append(f"console: {said.text}") if said.type == "error" and not expects(said.text) else None
+            ),
+        )
+        page.on("dialog", lambda dialog: (made.errors.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.goto(f"{made.url}{client.login_link().path}")
+        page.get_by_role("heading", level=1).wait_for()
+        made.drawn()
+        yield made
+    finally:
+        context.close()

@@ -215,6 +215,12 @@ class Fleet(Process):
             )  # fmt: skip
         return self
 
+    def kill(self) -> None:
+        super().kill()
+        # Also of a fleet that was never released: its pipe would be found open in the middle of another test.
+        if isinstance(self._process, subprocess.Popen) and self._process.stdin is not None:
+            self._process.stdin.close()
+
     def release(self) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
