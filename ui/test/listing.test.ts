@@ -1,5 +1,7 @@
-import { expect, it } from "vitest";
-import { type JobRow, merged } from "../src/state/listing";
+import { afterEach, expect, it, vi } from "vitest";
+import { type JobRow, Listing, merged } from "../src/state/listing";
+
+afterEach(() => vi.unstubAllGlobals());
 
 const rows = (...ids: string[]) => ids.map((id) => ({ state: { id } }) as JobRow);
 const ids = (found: JobRow[]) => found.map((row) => row.state.id).join("");
@@ -15,4 +17,29 @@ it("begins anew where nothing overlaps", () => {
 });
 it("has nothing else when the page is all there is", () => {
   expect(ids(merged(rows("c", "b", "a"), rows("a"), true))).toBe("a");
+});
+it("reads on when the end came in sight while the first page was asked for again", async () => {
+  const asked: string[] = [];
+  const answers: (() => void)[] = [];
+  vi.stubGlobal("document", { hidden: false });
+  vi.stubGlobal("window", { setTimeout: () => 0, clearTimeout: () => {} });
+  vi.stubGlobal("fetch", (path: string) => {
+    asked.push(path);
+    const id = path.includes("cursor=") ? "b" : "a";
+    const page = { jobs: [{ id }], cursor: "next", waiting: {}, arrayCounts: {}, used: {}, atRisk: [] };
+    return new Promise((answer) => answers.push(() => answer({ ok: true, status: 200, json: async () => page })));
+  });
+  const listing = new Listing("");
+  const answer = async () => {
+    answers.shift()?.();
+    await new Promise((settled) => globalThis.setTimeout(settled, 0));
+  };
+  void listing.head();
+  await answer();
+  void listing.head();
+  void listing.more();
+  await answer();
+  expect(asked.map((path) => path.includes("cursor="))).toEqual([false, false, true]);
+  await answer();
+  expect(ids(listing.now.value.rows)).toBe("ab");
 });

@@ -48,11 +48,12 @@ export function rowsOf(page: JobPage): JobRow[] {
   }));
 }
 
-class Listing {
+export class Listing {
   readonly now = signal<Listed>({ rows: [], complete: false, loading: true, problem: undefined, at: 0 });
   private cursor = "";
   private asking = false;
   private missed = false;
+  private wanted = false;
   private last = 0;
   private timer = 0;
   private unhear = () => {};
@@ -94,7 +95,12 @@ class Listing {
   };
 
   more = async (): Promise<void> => {
-    if (this.asking || !this.cursor || this.now.value.rows.length === 0) return;
+    if (!this.cursor || this.now.value.rows.length === 0) return;
+    if (this.asking) {
+      // The end stays in sight and nothing scrolls: it would not be asked for again.
+      this.wanted = true;
+      return;
+    }
     await this.ask(this.cursor, (page) => {
       const there = new Set(this.now.value.rows.map((row) => row.state.id));
       this.cursor = page.cursor;
@@ -116,6 +122,10 @@ class Listing {
       this.now.value = { ...this.now.value, loading: false, problem: error };
     } finally {
       this.asking = false;
+    }
+    if (this.wanted) {
+      this.wanted = false;
+      void this.more();
     }
   }
 }
