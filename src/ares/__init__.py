@@ -7,7 +7,8 @@ if TYPE_CHECKING:
     from ares.edge.client.aio import AsyncClient
     from ares.edge.client.sync import Client
 
-__version__ = "0.1.0"
+from ares.version import __version__
+
 __all__ = ["AsyncClient", "Client", "__version__", "job"]
 
 

@@ -23,11 +23,14 @@ class CheckpointLost(RuntimeError):
     """A checkpoint that was waited for could not be kept."""
 
 
-def restore() -> Path | None:
+def restore(*, merged: bool = False) -> Path | None:
     """The directory of the checkpoint to go on from, as it was saved; None: there is none, begin anew. Of a gang that
-    has another number of ranks by now it holds `rank-0/`, `rank-1/` and so on."""
+    has another number of ranks by now, or asks for `checkpoint: {allRanks: true}`, it holds `rank-0/`, `rank-1/` and so
+    on; with `merged` the files of all ranks are in one directory, as formats want it that ranks write together."""
     folder = os.environ.get("ARES_RESTORE_DIR", "")
-    return Path(folder) if folder else None
+    if not folder or not merged or int(os.environ.get("ARES_RESTORE_RANKS", "1")) == 1:
+        return Path(folder) if folder else None
+    return _merged(folder)
 
 
 def checkpoint_due() -> bool:
@@ -92,6 +95,32 @@ _numbering = threading.Lock()
 # The newest number of this process.
 _newest = [-1]
 _LOOK_S = 0.05
+
+
+def _merged(folder: str) -> Path:
+    """Links to the files of all ranks. Processes of one rank may ask for it at once: the first one's is used."""
+    ready = f"{folder}/merged"
+    if os.path.isdir(ready):
+        return Path(ready)
+    ranks = [name for name in sorted(os.listdir(folder)) if name.startswith("rank-")]
+    if not ranks:
+        raise RuntimeError(
+            "this rank has its own part of the checkpoint only: submit the job with `checkpoint: {allRanks: true}`."
+        )
+    draft = tempfile.mkdtemp(prefix=".merged-", dir=folder)
+    for rank in ranks:
+        for path, _, names in os.walk(f"{folder}/{rank}"):
+            below = os.path.relpath(path, f"{folder}/{rank}")
+            os.makedirs(f"{draft}/{below}", exist_ok=True)
+            for name in names:
+                try:
+                    os.symlink(f"{path}/{name}", f"{draft}/{below}/{name}")
+                except FileExistsError:
+                    where = os.path.normpath(f"{below}/{name}")
+                    raise RuntimeError(f"several ranks saved a file {where}: they cannot be merged.") from None
+    with contextlib.suppress(OSError):
+        os.rename(draft, ready)
+    return Path(ready)
 
 
 def _moved_in(folder: str, saved: str | os.PathLike[str] | bytes) -> str:

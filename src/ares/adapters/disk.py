@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import re
+import secrets
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -67,6 +68,59 @@ def _enter(above: int, step: str, *, create: bool, durable: bool) -> int | None:
     if durable:
         os.fsync(above)
     return os.open(step, _DIR, dir_fd=above)
+
+
+# ---- a directory that is told from an empty one in its place
+
+_NAME = "+id"
+
+
+class KeptRoot:
+    """A directory of files that must not be taken for lost while its disk is not mounted. It has a name, written into
+    it, and into `known`, which lies elsewhere: an empty directory in its place does not have that name. Without `known`
+    every directory is taken for the right one."""
+
+    def __init__(self, path: Path, known: Path | None = None) -> None:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path = path
+        self._known = known
+        self._name = None if known is None else _name_of(path / _NAME, known)
+
+    def check(self) -> None:
+        """Raises OSError (ENODEV) when the directory is not the one that files were kept in. To be called before a file
+        counts as lost, and before the first one is made."""
+        if self._known is None or _read_name(self._path / _NAME) == self._name:
+            return
+        why = f"{self._path} is not the directory that files were kept in: is its disk mounted?"
+        raise OSError(errno.ENODEV, f"{why} If it is new on purpose, remove {self._known} and start again")
+
+
+def _name_of(path: Path, known: Path) -> str:
+    """The name that the directory had before, or has from now on."""
+    before = _read_name(known)
+    if before is None:
+        before = _read_name(path) or _named(path)
+        known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        known.write_text(before)
+    return before
+
+
+def _read_name(path: Path) -> str | None:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return path.read_text()[:80]
+    return None
+
+
+def _named(path: Path) -> str:
+    """Of several replicas that begin at once, one gives the name."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    draft.write_text(secrets.token_hex(16))
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink()
+    return path.read_text()
 
 
 # ---- disk space for the files of jobs

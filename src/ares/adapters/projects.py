@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from ares.adapters.disk import TenantRoom, checked, entered, write_all
+from ares.adapters.disk import KeptRoot, TenantRoom, checked, entered, write_all
 from ares.api.projects import ProjectManifest
 from ares.core.project import parts_of
 
@@ -41,8 +41,8 @@ _decode = msgspec.json.Decoder(ProjectManifest).decode
 class FileProjects:
     """The ProjectFiles port. It works in threads: digests and disks take long."""
 
-    def __init__(self, root: Path, room: TenantRoom | None = None) -> None:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def __init__(self, root: Path, room: TenantRoom | None = None, known: Path | None = None) -> None:
+        self._kept_in = KeptRoot(root, known)
         self._root = root
         self._room = room or TenantRoom()
         self._pool = ThreadPoolExecutor(_SYNCING, "project-parts")
@@ -77,6 +77,7 @@ class FileProjects:
 
     def _keep(self, tenant: str, part: memoryview) -> str:
         sha256 = hashlib.sha256(part).hexdigest()
+        self._kept_in.check()
         with entered(self._root, _shelf(tenant, sha256), create=True, durable=True) as folder:
             assert folder is not None
             if _used(folder, sha256) is None:
@@ -103,6 +104,7 @@ class FileProjects:
             raise
 
     def _commit(self, tenant: str, sha256: str, manifest: bytes, parts: Mapping[str, int]) -> tuple[str, ...]:
+        self._kept_in.check()
         if missing := tuple(self._missing(tenant, parts)):
             return missing
         with entered(self._root, _manifests(tenant), create=True, durable=True) as folder:
@@ -123,10 +125,14 @@ class FileProjects:
 
     def _touch(self, tenant: str, sha256: str) -> bool:
         with entered(self._root, _manifests(tenant)) as folder:
+            if folder is None:
+                self._kept_in.check()
             return folder is not None and _used(folder, sha256) is not None
 
     def _read(self, steps: tuple[str, ...], name: str) -> bytes:
         with entered(self._root, steps) as folder:
+            if folder is None:
+                self._kept_in.check()
             return _content(folder, name)
 
     # ---- removing

@@ -1,9 +1,11 @@
-"""A registry by its HTTP interface (the OCI distribution specification), as a reader without an account.
+"""A registry by its HTTP interface (the OCI distribution specification), as a reader with or without an account.
 
 What a job names decides where the agent connects, so every address is judged before: those of the open internet may be
-asked, over TLS; others only where the operator names the registry. Digests are compared by the caller.
+asked, over TLS; others only where the operator names the registry. Digests are compared by the caller. An account is
+shown when the registry asks for one, to it or to where it says tokens are given, and to no place it redirects to.
 """
 
+import copy
 import http.client
 import json
 import re
@@ -17,6 +19,7 @@ from urllib.parse import urlencode, urljoin
 
 from ares.core.image.layout import DOCUMENT_BYTES_MAX, MANIFEST_TYPES
 from ares.core.net import Target, judged, target_of
+from ares.model.secret import RegistryAccount
 from ares.ports.link import RegistryBarred, RegistryRefused, RegistryUnreachable
 
 _HUB: Final = {"docker.io": "registry-1.docker.io"}
@@ -29,6 +32,7 @@ _CHALLENGE: Final = re.compile(r'([a-z]+)="([^"]*)"')
 # Answers that may be different in a moment.
 _LATER: Final = frozenset({408, 429, 500, 502, 503, 504})
 _UNKNOWN: Final = (401, 403, 404)
+_ACCOUNT_FIX: Final = "name an account with --secret NAME:registry={0}"
 
 
 class HttpRegistry:
@@ -42,6 +46,12 @@ class HttpRegistry:
         self._named = self._plain | {entry.removeprefix("https://").rstrip("/") for entry in allow}
         self._only = "*" not in allow
         self._tls = ssl.create_default_context()
+        self._account: RegistryAccount | None = None
+
+    def signed_in(self, account: RegistryAccount) -> "HttpRegistry":
+        reader = copy.copy(self)
+        reader._account = account
+        return reader
 
     def manifest(self, host: str, name: str, version: str) -> bytes:
         path = f"/v2/{name}/manifests/{version}"
@@ -79,14 +89,14 @@ class HttpRegistry:
             connection, answer = self._followed(url, headers, host)
             if answer.status == http.client.UNAUTHORIZED:
                 challenge = answer.headers.get("WWW-Authenticate", "")
-                connection.close()
-                allowed = {**headers, "Authorization": f"Bearer {self._token(challenge, name, host)}"}
+                _close(connection, answer)
+                allowed = {**headers, "Authorization": self._authorization(challenge, name, host)}
                 connection, answer = self._followed(url, allowed, host)
             try:
-                _judge(answer.status, host, name)
+                self._judge(answer.status, host, name)
                 yield answer
             finally:
-                connection.close()
+                _close(connection, answer)
         except (OSError, http.client.HTTPException) as error:
             raise RegistryUnreachable(f"{host} does not answer: {error or type(error).__name__}") from None
 
@@ -99,7 +109,7 @@ class HttpRegistry:
             place = answer.headers.get("Location", "")
             if answer.status not in _REDIRECTS or not place:
                 return connection, answer
-            connection.close()
+            _close(connection, answer)
             before, url = url, urljoin(url, place)
             if _authority(url) != _authority(before):
                 # A registry may send a reader to where it keeps its blobs, with no claim on the reader's token.
@@ -138,30 +148,52 @@ class HttpRegistry:
         connection.sock = sock
         return connection
 
-    def _token(self, challenge: str, name: str, host: str) -> str:
-        """What a reader without an account gets, where a registry wants a token of every reader."""
+    def _authorization(self, challenge: str, name: str, host: str) -> str:
+        """What the registry is shown in answer to its challenge."""
+        scheme = challenge.partition(" ")[0].lower()
         said = dict(_CHALLENGE.findall(challenge))
-        if not challenge.lower().startswith("bearer ") or "realm" not in said:
-            raise RegistryRefused(f"{host} gives {name} to no reader without an account")
+        if scheme == "bearer" and "realm" in said:
+            return f"Bearer {self._token(said, name, host)}"
+        if self._account is None:
+            raise RegistryRefused(f"{host} gives {name} to no reader without an account: {_ACCOUNT_FIX.format(host)}")
+        if scheme != "basic":
+            raise RegistryRefused(f"{host} asks for {scheme[:40]!r}, which is no way to sign in that is known here")
+        return self._account.basic
+
+    def _token(self, said: Mapping[str, str], name: str, host: str) -> str:
+        """Where a registry wants a token of every reader: what this one gets, by the account if it has one."""
         asked = {key: said[key] for key in ("service",) if key in said} | {"scope": f"repository:{name}:pull"}
-        connection, answer = self._followed(f"{said['realm']}?{urlencode(asked)}", {}, host)
+        shown = {} if self._account is None else {"Authorization": self._account.basic}
+        connection, answer = self._followed(f"{said['realm']}?{urlencode(asked)}", shown, host)
         try:
-            _judge(answer.status, host, name)
+            self._judge(answer.status, host, name)
             token = json.loads(answer.read(_TOKEN_BYTES_MAX))
             return str(token.get("token") or token["access_token"])
         except (ValueError, KeyError, AttributeError):
             raise RegistryRefused(f"{host} gives no token for {name}") from None
         finally:
-            connection.close()
+            _close(connection, answer)
+
+    def _judge(self, status: int, host: str, name: str) -> None:
+        if status == http.client.OK:
+            return
+        if status in _LATER:
+            raise RegistryUnreachable(f"{host} answers {status}")
+        if status not in _UNKNOWN:
+            why, fix = "refuses", ""
+        elif self._account is None:
+            why, fix = "has no such image, or does not give it to readers without an account", _ACCOUNT_FIX.format(host)
+        elif status == http.client.UNAUTHORIZED:
+            why, fix = "does not take the account", "set the secret anew, or have a look at it where you signed in"
+        else:
+            why, fix = "has no such image, or does not give it to this account", ""
+        raise RegistryRefused(f"{host} {why}: it answers {status} for {name}" + (f"; {fix}" if fix else ""))
 
 
-def _judge(status: int, host: str, name: str) -> None:
-    if status == http.client.OK:
-        return
-    if status in _LATER:
-        raise RegistryUnreachable(f"{host} answers {status}")
-    why = "has no such image, or does not give it to readers without an account" if status in _UNKNOWN else "refuses"
-    raise RegistryRefused(f"{host} {why}: it answers {status} for {name}")
+def _close(connection: http.client.HTTPConnection, answer: http.client.HTTPResponse) -> None:
+    """Both: the socket is the answer's alone where the server will close it."""
+    answer.close()
+    connection.close()
 
 
 def _authority(url: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from ares.agent.staging.environments import Environments
 from ares.agent.staging.image_store import ImageStore
 from ares.agent.staging.images import Images
 from ares.agent.staging.inputs import StagedInputs
+from ares.agent.staging.peer_files import PeerFiles
 from ares.agent.staging.preparation import Preparation
 from ares.agent.staging.restorer import Restorer
 from ares.agent.staging.stager import Stager
@@ -35,12 +37,12 @@ from ares.agent.transfer.move_reports import MoveReports
 from ares.agent.transfer.rates import LeasedRates
 from ares.agent.transfer.transfers import Transfers
 from ares.model.isolation import shortfall
-from ares.model.link import ChildAnswer, ChildCall
+from ares.model.job_session import ChildAnswer, ChildCall
 from ares.model.node import NodeInfo
 from ares.ports.clock import Clock, Rng
 from ares.ports.devices import Devices
 from ares.ports.executor import Doors, Executor
-from ares.ports.link import ChildLink, FileLink, Link, Registry, Witness
+from ares.ports.link import ChildLink, FileLink, Link, PeerDoor, Registry, Witness
 
 _log = structlog.get_logger(__name__)
 
@@ -72,6 +74,7 @@ class Agent:
         children: ChildLink | None = None,
         doors: Doors | None = None,
         devices: Devices | None = None,
+        peers: PeerDoor | None = None,
     ) -> None:
         self._info = info
         self._link = link
@@ -90,6 +93,8 @@ class Agent:
         self._registry = registry
         # By which jobs submit jobs, and where they call for it. None: they cannot from here.
         self._children, self._doors = children, doors
+        # Where other nodes read datasets that are here. None: they do not.
+        self._peers = peers
         # Tells what GPUs do now. None: it is not known here.
         self._devices = devices
         # All attempts together: the control plane has others to serve.
@@ -101,6 +106,9 @@ class Agent:
         self.transfers = Transfers(clock, self._settings.link_bytes_per_s)
         self._workspace = Workspace(state_dir)
         self._mailbox = Mailbox()
+        if self._settings.span_desk is not None:
+            self._settings.span_desk.send = self._mailbox.spans
+        self._inputs: StagedInputs | None = None
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -160,13 +168,7 @@ class Agent:
         if short := shortfall(info.sandbox):
             _log.warning("agent.jobs_not_apart", node=info.name, means=short, see="docs/concepts/sandbox.md")
         talking = asyncio.create_task(conversation.run())
-        looking = asyncio.create_task(self._look(attempts))
-        guarding = asyncio.create_task(self._guard(attempts).run())
-        stopping = asyncio.create_task(self._stopping.wait())
-        telling = asyncio.create_task(MoveReports(self.transfers, self._mailbox, self._clock).run())
-        tasks: list[asyncio.Task[Any]] = [talking, looking, guarding, stopping, telling]
-        if self._settings.caches is not None:
-            tasks.append(asyncio.create_task(self._settings.caches.run(self._clock)))
+        tasks: list[asyncio.Task[Any]] = [talking, *map(asyncio.create_task, self._loops(attempts, conversation))]
         if self._witness is not None:
             absence = Absence(self._witness, run_right, attempts, self._clock, lambda: conversation.welcome)
             tasks.append(asyncio.create_task(absence.run()))
@@ -183,20 +185,37 @@ class Agent:
             if isinstance(outcome, Exception):
                 raise outcome
 
+    def _loops(self, attempts: Attempts, conversation: Conversation) -> list[Coroutine[Any, Any, Any]]:
+        """What a node does beside its session."""
+        loops: list[Coroutine[Any, Any, Any]] = [
+            self._look(attempts),
+            self._guard(attempts).run(),
+            self._stopping.wait(),
+            MoveReports(self.transfers, self._mailbox, self._clock).run(),
+        ]
+        if self._settings.caches is not None:
+            loops.append(self._settings.caches.run(self._clock))
+        if self._inputs is not None:
+            loops.append(self._inputs.tell(self._clock))
+        if self._peers is not None:
+            files = PeerFiles(self._datasets, lambda: conversation.welcome.peer_key, self.transfers, self._clock)
+            loops.append(self._peers.serve(files.answer))
+        return loops
+
     def _preparation(self) -> Preparation:
-        settings, stager, inputs, restorer = self._settings, None, None, None
+        settings, stager, restorer = self._settings, None, None
         if self._files is not None:
             self._cache.open()
             self._datasets.open()
             fetch = partial(self._files.fetch, self._credential)
             stager = Stager(self._cache, fetch, self._clock, self.transfers)
-            inputs = StagedInputs(self._datasets, stager, self._mailbox)
+            self._inputs = StagedInputs(self._datasets, stager, self._mailbox)
             restorer = Restorer(fetch, self._mailbox, self._clock, self.transfers)
         self._images.open()
         images = Images(self._images, stager, self._registry, settings.image_terms, self.transfers)
         state_dir = self._workspace.root.parent
         environments = Environments(state_dir, stager, self._executor, self._mailbox, settings)
-        return Preparation(stager, images, environments, inputs, restorer)
+        return Preparation(stager, images, environments, self._inputs, restorer)
 
     def _door(self, attempt: Attempt, uid: int | None) -> ChildDoor | None:
         """For a job that may submit jobs, and for its first rank."""

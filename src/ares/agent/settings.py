@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ares.agent.attempts.owners import Owners
+from ares.agent.entry.span_desk import SpanDesk
 from ares.agent.staging.image_store import ImageLimits, ImageTerms
 from ares.agent.staging.node_environment import EnvironmentTerms
 from ares.agent.staging.tenant_cache import TenantCaches
@@ -54,3 +55,5 @@ class AgentSettings:
     caches: TenantCaches | None = None
     # The user each tenant's sandboxed attempts run as. None: tenants have no users of their own.
     owners: Owners | None = None
+    # Takes spans that programs record. None: they are not taken here.
+    span_desk: SpanDesk | None = None

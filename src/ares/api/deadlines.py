@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+from ares.api.books.ages import ClusterAge
 from ares.model.base import Record
 
 Verdict = Literal["yes", "no", "unknown"]
@@ -37,7 +38,7 @@ class DeadlineSeen(Outlook, frozen=True, omit_defaults=False):
     ways: tuple[Way, ...] = ()
 
 
-SlaBy = Literal["class", "tenant"]
+SlaBy = Literal["class", "tenant", "cluster"]
 
 
 class SlaView(Record, frozen=True):
@@ -45,8 +46,9 @@ class SlaView(Record, frozen=True):
     for. Without a name: deadlines of their own."""
 
     name: str
-    # Of this tenant alone, where it was asked for by tenant.
+    # Of this tenant alone, where it was asked for by tenant; or of the jobs that this cluster has.
     tenant: str | None = None
+    cluster: str | None = None
     start_within_s: float | None = None
     end_within_s: float | None = None
     jobs: int = 0
@@ -60,3 +62,13 @@ class SlaView(Record, frozen=True):
     target_percent: float = 95.0
     # How much of what may be missed by the target is left: 100 when nothing was missed, below 0 when the target is.
     budget_left_percent: float | None = None
+
+
+class SlaList(Record, frozen=True):
+    """By name; deadlines that jobs have of their own come first, without one."""
+
+    classes: tuple[SlaView, ...]
+    # When it was looked.
+    at: float = 0.0
+    # Of a global plane: how old what is known of each of its clusters is.
+    clusters: tuple[ClusterAge, ...] = ()

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from ares.api.deadlines import DeadlineSeen
 from ares.api.reasons import Reason, Remedy
 from ares.model.base import Record
+from ares.model.cluster import RouteDecision, RouteFlip
 from ares.model.profile import Weight
 from ares.model.state import Phase, Placement
 
@@ -169,6 +170,18 @@ class Offer(Record, frozen=True):
     placements: tuple[Placement, ...] = ()
 
 
+class RouteSeen(Record, frozen=True):
+    """Which cluster a job goes to, and what that was decided by. Without a decision, the message says why there is
+    none."""
+
+    message: str
+    decision: RouteDecision | None = None
+    # When it was decided; None: it would be decided so now.
+    at: float | None = None
+    # What would make the next best cluster the winner.
+    flip: RouteFlip | None = None
+
+
 class PlanAnswer(Record, frozen=True):
     """What would happen if the job were submitted now. Nothing was changed."""
 
@@ -189,6 +202,8 @@ class PlanAnswer(Record, frozen=True):
     deadline: DeadlineSeen | None = None
     # What policies would say to it.
     warnings: tuple[str, ...] = ()
+    # Of a global plane: which of its clusters it would go to.
+    routing: RouteSeen | None = None
     # The memory it would get because it does not say.
     default_memory_mib: int | None = None
 

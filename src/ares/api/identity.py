@@ -88,9 +88,16 @@ class ProviderView(Shown, frozen=True):
 
 
 class AuthView(Shown, frozen=True):
-    """How one gets in: with an API token in any case."""
+    """How one gets in: with an API token in any case. `browser` names the providers that browsers may log in with."""
 
     providers: tuple[ProviderView, ...]
+    browser: tuple[str, ...] = ()
+
+
+class BegunLogin(Shown, frozen=True):
+    """Where the browser goes to log in. What ties the login to it is in the cookie that came with this answer."""
+
+    url: str
 
 
 CertificateState = Literal["valid", "expired", "revoked"]

@@ -1,7 +1,7 @@
 """Sessions in running jobs, and what jobs use at the moment."""
 
 from ares.model.base import Record, Shown
-from ares.model.job_session import SessionId, SessionSpec, SessionView
+from ares.model.job_session import GpuReading, SessionId, SessionSpec, SessionView
 
 
 class SessionBody(SessionSpec, frozen=True, kw_only=True):
@@ -35,6 +35,8 @@ class RankUse(Shown, frozen=True):
     # GPUs in use, and bytes of their memory, by the driver; None where that is not known, or a GPU is shared.
     gpus_busy: float | None = None
     gpu_memory_bytes: int | None = None
+    # Each of them by itself, with what it draws and how hot it is where its driver tells.
+    devices: tuple[GpuReading, ...] = ()
     # Its GPUs are mock ones: numbers without a device.
     mock_gpus: bool = False
 

@@ -1,9 +1,17 @@
 """Nodes, clusters, drains, moves, the rights to run, and all of it at a glance."""
 
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from ares.api.deadlines import SlaView
+from ares.api.quotas import LentView
 from ares.api.reasons import ReasonCode, Remedy
-from ares.model.base import Record, Shown
+from ares.model.base import Line, Note, Record, Shown, Slug
+from ares.model.cluster import ClusterKind, ClusterState
 from ares.model.node import NodeInfo, Taint
 from ares.model.state import Phase
+from ares.model.uplink import ClusterMode, ClusterReport
 
 
 class NodeView(Record, frozen=True):
@@ -146,6 +154,9 @@ class Overview(Record, frozen=True, omit_defaults=False):
     memory_mib_held: int
     # The GPUs are mock ones: numbers without a device.
     mock_gpus: bool
+    # Deadlines that were decided within a day or are open, by class of service: of the tenant's jobs; for callers that
+    # see every tenant, of all.
+    promises: tuple[SlaView, ...]
     # For callers that see every tenant: those with the most jobs that have not ended.
     tenants: tuple[TenantJobs, ...]
     leader: str
@@ -191,5 +202,77 @@ class GpuMap(Shown, frozen=True):
     job: tuple[int, ...]
     # Percent of the time that it computed, as the driver says; -1 where that is not known.
     busy: tuple[int, ...]
+    # What it draws and how hot it is, by the driver; -1 where that is not known.
+    watts: tuple[int, ...]
+    celsius: tuple[int, ...]
     # Nodes that this replica could not ask.
     unasked: tuple[str, ...] = ()
+
+
+# ---- clusters of a federation
+
+
+class MemberView(Record, frozen=True):
+    """A cluster of this global plane. `reach` says how long it has been silent: never a reason to move jobs."""
+
+    name: str
+    code: str
+    kind: ClusterKind
+    state: ClusterState
+    region: str
+    generation: int
+    # Of the cluster's own store.
+    epoch: int
+    note: str
+    since: float
+    reach: Literal["", "REACHABLE", "LATE", "UNREACHABLE"]
+    # Since the last report; None: this server never had one.
+    heard_s: float | None
+    # Jobs that were offered to it, and that are its own.
+    offered: int = 0
+    confirmed: int = 0
+    report: ClusterReport | None = None
+    # What it was lent of tenants' quotas.
+    lent: tuple[LentView, ...] = ()
+
+
+class MemberList(Record, frozen=True):
+    """By name."""
+
+    clusters: tuple[MemberView, ...]
+
+
+class UplinkView(Record, frozen=True):
+    """How a cluster stands with its global plane."""
+
+    name: str
+    code: str
+    servers: tuple[str, ...]
+    api: str
+    mode: ClusterMode
+    # How long it has been so, and why.
+    mode_s: float = 0.0
+    why: str = ""
+    # Jobs of the global plane that are here and have not ended.
+    taken: int = 0
+    # What this cluster was lent of tenants' quotas.
+    lent: tuple[LentView, ...] = ()
+
+
+class UplinkBody(Record, frozen=True):
+    """The global plane to join: its API, a join token for this cluster, and where it takes links."""
+
+    api: Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^https?://[^\s]+$(?!\n)")]
+    token: Annotated[str, Meta(min_length=1, max_length=256)]
+    name: Slug
+    servers: Annotated[tuple[Line, ...], Meta(max_length=16)] = ()
+    region: Annotated[str, Meta(max_length=63, pattern=r"^[A-Za-z0-9._-]*$(?!\n)")] = ""
+    # Certificates (PEM) that the API's own must chain to. Empty: those that the system trusts.
+    authorities: Annotated[str, Meta(max_length=65_536)] = ""
+
+
+class DeadBody(Record, frozen=True):
+    """Why the cluster is declared dead, and its name once more: jobs may run twice if it is not."""
+
+    reason: Annotated[Note, Meta(min_length=8)]
+    confirm: Slug

@@ -96,6 +96,18 @@ class InstanceView(Record, frozen=True):
     handle: str = ""
 
 
+class PriceView(Record, frozen=True):
+    """Where a pool's price comes from, and how old it is."""
+
+    name: str
+    catalogue: str
+    version: str
+    age_s: float
+    currency: str = ""
+    # Why the catalogue could not be read of late: the price is of the last one that could.
+    trouble: str = ""
+
+
 class ScalingView(Record, frozen=True):
     """A pool. While it is not `enabled`, what it would buy is only shown."""
 
@@ -110,6 +122,7 @@ class ScalingView(Record, frozen=True):
     # Until when it pauses after machines that could not be had, and why.
     paused_until: float | None = None
     trouble: str = ""
+    price: PriceView | None = None
 
 
 class ScalingList(Record, frozen=True):

@@ -19,6 +19,18 @@ class LevelUse(Record, frozen=True, omit_defaults=False):
     exceeded: bool = False
 
 
+class LentView(Shown, frozen=True):
+    """What one cluster was lent of a tenant's limit, in people's units, and what jobs that it admitted itself use."""
+
+    cluster: str
+    tenant: str
+    measure: str
+    lent: float
+    used: float
+    # When it stops to be good for new jobs, by wall clock.
+    until: float
+
+
 class QuotaView(Record, frozen=True):
     """A tenant's quota, None when nothing is limited, and what is used: by the tenant, then by its teams and users."""
 
@@ -30,6 +42,8 @@ class QuotaView(Record, frozen=True):
     uses: tuple[LevelUse, ...] = ()
     # Its counts were found wrong a moment ago: jobs are admitted with more care.
     in_doubt: bool = False
+    # To clusters of this global plane; what is lent and not used counts as used.
+    lent: tuple[LentView, ...] = ()
 
 
 class TransferRow(Shown, frozen=True):

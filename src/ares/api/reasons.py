@@ -16,6 +16,7 @@ ReasonCode = Literal[
     "WAITING_FOR_EVICTION", "WAITING_FOR_FASTER", "NEXT_CYCLE",
     "RETRIES_PAUSED",
     "HELD", "BEGIN_AT", "WAITING_FOR_JOB", "WAITING_FOR_FLOW", "WAITING_FOR_DATA", "STORAGE_PAUSED",
+    "IN_CLUSTER", "NO_CLUSTER",
 ]  # fmt: skip
 # "yours": change the job. "wait": it will fit when others end. "operator": the cluster needs attention.
 Remedy = Literal["yours", "wait", "operator"]
@@ -68,6 +69,8 @@ REMEDIES: dict[ReasonCode, Remedy] = {
     "WAITING_FOR_FLOW": "wait",
     "STORAGE_PAUSED": "operator",
     "WAITING_FOR_DATA": "wait",
+    "IN_CLUSTER": "wait",
+    "NO_CLUSTER": "operator",
 }
 
 

@@ -2,9 +2,10 @@
 
 from typing import Literal
 
+from ares.api.books.ages import ClusterAge
 from ares.model.base import Record
 
-By = Literal["tenant", "team", "user", "pool", "gpu-model", "job"]
+By = Literal["tenant", "team", "user", "pool", "gpu-model", "job", "cluster"]
 
 
 class Use(Record, frozen=True):
@@ -50,3 +51,5 @@ class UsageReport(Record, frozen=True):
     total: UsageRow
     # Groups there are; more than `rows` when not all were asked for.
     groups: int
+    # Of a global plane: how old what is known of each of its clusters is.
+    clusters: tuple[ClusterAge, ...] = ()

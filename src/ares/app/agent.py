@@ -22,12 +22,16 @@ from ares.adapters.devices.system import SystemDevices
 from ares.adapters.doors import UnixDoors
 from ares.adapters.executors.local import LocalExecutor
 from ares.adapters.executors.terms import HIDDEN, SandboxTerms
+from ares.adapters.links.direct import DirectFiles
 from ares.adapters.links.grpc import GrpcLink
+from ares.adapters.links.peer_door import HttpPeerDoor
 from ares.adapters.registry import HttpRegistry
+from ares.adapters.span_door import SpanDoor
 from ares.adapters.witness import LockWitness
 from ares.agent.agent import Agent
 from ares.agent.attempts.environment import inherited
 from ares.agent.attempts.owners import Owners
+from ares.agent.entry.span_desk import BODY_BYTES_MAX, SpanDesk
 from ares.agent.link.identity import begin_boot, keep_certified
 from ares.agent.settings import AgentSettings
 from ares.agent.staging.image_store import ImageLimits, ImageTerms
@@ -99,6 +103,7 @@ def settings_of(config: Config, state_dir: Path) -> AgentSettings:
         package_index=config.node.python.index,
         caches=TenantCaches(state_dir, CacheBounds(config.node.tenant_cache_mib << 20, config.node.tenant_cache_files)),
         owners=owners,
+        span_desk=SpanDesk(SystemRng()) if config.node.spans else None,
     )
 
 
@@ -173,6 +178,7 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
         log.error("agent.not_joined", node=name, fix="make a join token with `ares token join` and pass it by --join")
         return 1
     link = GrpcLink(config.node.servers, joined.proof, node=name)
+    settings = settings_of(config, state_dir)
     agent = Agent(
         info=info,
         link=link,
@@ -182,13 +188,14 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
         state_dir=state_dir,
         credential=joined.credential,
         boot=begin_boot(state_dir, SystemClock().wall()),
-        settings=settings_of(config, state_dir),
+        settings=settings,
         witness=LockWitness(),
-        files=link,
+        files=DirectFiles(link),
         registry=HttpRegistry(config.node.images.registries),
         children=link,
         doors=UnixDoors(),
         devices=_devices(config.node),
+        peers=HttpPeerDoor(config.node.transfer.peer_port) if config.node.transfer.peer_port else None,
     )
     beside = [asyncio.create_task(_stop_agent(stop, agent))]
     if config.node.notice_file:
@@ -197,6 +204,7 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
         renewing = keep_certified(link, X509Requests(), SystemClock(), state_dir, joined.proof)
         beside.append(asyncio.create_task(renewing))
     look_for_garbage_less_often()
+    door = await _span_door(settings.span_desk)
     try:
         await agent.run()
     except LinkRefused as refusal:
@@ -205,8 +213,23 @@ async def _run(config: Config, join_token: str, auto_join: bool, stop: asyncio.E
     finally:
         for task in beside:
             task.cancel()
+        if door is not None:
+            door.close()
         await link.close()
     return 0
+
+
+async def _span_door(desk: SpanDesk | None) -> SpanDoor | None:
+    """Jobs run without one just as well."""
+    if desk is None:
+        return None
+    door = SpanDoor(desk.take, BODY_BYTES_MAX)
+    try:
+        desk.origin = await door.open()
+    except OSError as error:
+        log.warning("agent.no_span_door", error=str(error))
+        return None
+    return door
 
 
 async def _heed_notice(notice: Path, stop: asyncio.Event) -> None:
@@ -259,6 +282,7 @@ def _describe(config: Config, name: str) -> NodeInfo:
         network_gbps=node.network_gbps,
         taints=node.taints,
         datasets=node.datasets,
+        peer_port=node.transfer.peer_port,
     )
 
 

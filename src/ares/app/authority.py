@@ -10,7 +10,7 @@ from ares.app.config import AgentsConfig, Config, ConfigError
 from ares.core import keys
 from ares.core.access.certificates import LIFE_S, renew_after_s
 from ares.core.net import is_loopback
-from ares.edge.grpc.agents import Tls
+from ares.edge.grpc.listening import Tls
 from ares.ports.store import Store
 
 # Lifetime of a control plane's certificate, which it signs itself and renews at a handshake.

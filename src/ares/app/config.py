@@ -7,10 +7,9 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -21,6 +20,9 @@ from ares.app.sections import (
     AutoscaleConfig,
     GrpcConfig,
     ImagesConfig,
+    KubeConfig,
+    ObjectsConfig,
+    OtlpConfig,
     PythonConfig,
     SandboxConfig,
     SchedulerConfig,
@@ -28,6 +30,7 @@ from ares.app.sections import (
     Section,
     StoreConfig,
     TransferConfig,
+    wrong_provider,
 )
 from ares.core.access.certificates import LIFE_S
 from ares.core.limits import ServerLimits
@@ -158,6 +161,8 @@ class NodeConfig(Section, frozen=True):
     # Of the directory that a tenant's jobs keep between them, $ARES_CACHE_DIR.
     tenant_cache_mib: Annotated[int, Meta(ge=1, le=1 << 30)] = 20 * 1024
     tenant_cache_files: Annotated[int, Meta(ge=1, le=1 << 40)] = 1_000_000
+    # Jobs are told where on this machine to send what they record with an OpenTelemetry SDK; it joins their trace.
+    spans: bool = False
     python: PythonConfig = PythonConfig()
     sandbox: SandboxConfig = SandboxConfig()
     images: ImagesConfig = ImagesConfig()
@@ -173,8 +178,6 @@ class Config(Section, frozen=True):
     outputs: str = ""
     # Of the first administrator.
     tenant: Slug = "default"
-    # Record spans with the OpenTelemetry provider the process was started with.
-    traces: bool = False
     http: HttpConfig = HttpConfig()
     grpc: GrpcConfig = GrpcConfig()
     agents: AgentsConfig = AgentsConfig()
@@ -188,13 +191,16 @@ class Config(Section, frozen=True):
     auth: AuthConfig = AuthConfig()
     secrets: SecretsConfig = SecretsConfig()
     autoscale: AutoscaleConfig = AutoscaleConfig()
+    objects: ObjectsConfig = ObjectsConfig()
+    kube: KubeConfig = KubeConfig()
+    otlp: OtlpConfig = OtlpConfig()
 
     @property
     def own_paths(self) -> tuple[Path, ...]:
         """What a server and agents of this machine keep, with all their keys."""
         keys = (
             self.http.tls_key, self.agents.ca_key, self.secrets.key_file, self.alerts.smtp_password_file,
-            self.audit.copy_to,
+            self.audit.copy_to, self.objects.credentials_file, self.otlp.headers_file,
         )  # fmt: skip
         store = self.store_url.removeprefix("sqlite://") if self.store_url.startswith("sqlite:") else ""
         stored = [f"{store}{end}" for end in ("", "-wal", "-shm")] if store else []
@@ -207,9 +213,8 @@ class Config(Section, frozen=True):
 
     @property
     def providers(self) -> tuple[Provider, ...]:
-        return tuple(
-            Provider(name=name, **msgspec.structs.asdict(provider)) for name, provider in self.auth.oidc.items()
-        )
+        named = self.auth.oidc.items()
+        return tuple(Provider(name=name, **msgspec.structs.asdict(provider)) for name, provider in named)
 
     @property
     def store_url(self) -> str:
@@ -361,7 +366,7 @@ def _convert(tree: dict[str, Any], origin: Mapping[str, str]) -> Config:
     if mistake := broken(config.timing):
         raise ConfigError(f"timing from {_origins(origin, 'timing.')}: {mistake}", "see docs/concepts/operations.md")
     for provider in config.providers:
-        if mistake := _wrong_provider(provider, config.providers):
+        if mistake := wrong_provider(provider, config.providers):
             raise ConfigError(f"auth.oidc.{provider.name}: {mistake}", "see docs/concepts/identity.md")
     for kind, ids in config.node.devices.items():
         if len(set(ids)) < len(ids):
@@ -369,28 +374,6 @@ def _convert(tree: dict[str, Any], origin: Mapping[str, str]) -> Config:
                 f"node.devices from {origin.get('node.devices')}: {kind} names a device twice", "give each id once"
             )
     return config
-
-
-def _wrong_provider(provider: Provider, providers: Sequence[Provider]) -> str:
-    """What is wrong with it, empty when nothing is."""
-    for field, text in (
-        ("jwks_url", provider.jwks_url),
-        ("device_url", provider.device_url),
-        ("token_url", provider.token_url),
-    ):
-        url = urlsplit(text)
-        local = url.scheme == "http" and url.hostname in ("localhost", "127.0.0.1", "::1")
-        if (text or field == "jwks_url") and not (url.scheme == "https" and url.hostname) and not local:
-            return f"{field} {text!r} is not an https:// URL"
-    if sum(other.issuer == provider.issuer for other in providers) > 1:
-        return f"the issuer {provider.issuer!r} is configured twice"
-    if provider.create and not (provider.tenant or provider.tenant_claim):
-        return "with create = true, say where new users go: tenant or tenant_claim"
-    if bool(provider.role_claim) != bool(provider.roles):
-        return "role_claim and roles go together"
-    if bool(provider.device_url) != bool(provider.token_url) or (provider.device_url and not provider.client_id):
-        return "for `ares login`, give client_id, device_url and token_url"
-    return ""
 
 
 def _origins(origin: Mapping[str, str], prefix: str) -> str:

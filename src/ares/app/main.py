@@ -25,16 +25,18 @@ COMMANDS = {
     "cancel": "steer", "hold": "steer", "release": "steer", "retry": "steer", "update": "steer",
     "requeue": "steer", "cron": "cron", "flow": "flow", "data": "data",
     "explain": "explain", "trace": "trace", "plan": "plan", "prio": "prio", "sla": "sla",
-    "predict": "predict", "why-preempted": "preempted", "replay": "replay", "usage": "usage", "events": "events",
+    "predict": "predict", "why-preempted": "preempted", "replay": "replay", "usage": "usage", "cost": "cost",
+    "report": "report",
+    "events": "events",
     "nodes": "nodes",
-    "node": "nodes", "pools": "pools", "autoscale": "autoscale",
+    "node": "nodes", "cluster": "cluster", "pools": "pools", "autoscale": "autoscale",
     "lease": "nodes", "reserve": "reserve", "reservations": "reserve",
     "reservation": "reserve", "consolidate": "drain", "profile": "profile", "plugins": "profile", "policy": "policy",
     "alert": "alert", "channel": "alert",
-    "history": "history", "series": "series", "status": "status",
+    "history": "history", "series": "series", "insights": "insights", "status": "status",
     "simulate": "simulate", "tune": "tune", "sim": "sim", "login": "login", "logout": "login", "whoami": "login",
     "tenant": "tenant", "quota": "quota", "user": "user", "role": "tenant", "token": "token", "secret": "secret",
-    "server": "serve", "agent": "serve",
+    "server": "serve", "agent": "serve", "kube-agent": "kube", "kube": "kube",
     "store": "serve",
     "verify": "verify", "audit": "audit", "chaos": "chaos",
     "version": "about", "completion": "about",
@@ -42,7 +44,9 @@ COMMANDS = {
 
 
 # Modules whose commands are programs of this package; all others talk to a server and lie in `edge.cli.commands`.
-PROGRAMS = frozenset(("audit", "chaos", "doctor", "predict", "serve", "sim", "simulate", "tune", "up", "verify"))
+PROGRAMS = frozenset(
+    ("audit", "chaos", "doctor", "kube", "predict", "serve", "sim", "simulate", "tune", "up", "verify")
+)
 
 
 # Programs whose commands people type out of habit.
@@ -116,7 +120,10 @@ def run(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else PROGRAM
-        return report(error.format_message(), _way_out(error) or f"`{where} --help` shows how to use it", 2)
+        if isinstance(error, click.NoSuchOption) and (way_out := _way_out(error)):
+            # Options that are written alike are not what is meant.
+            return report(f"there is no option {error.option_name}", way_out, 2)
+        return report(error.format_message(), f"`{where} --help` shows how to use it", 2)
     except click.ClickException as error:
         return report(error.format_message(), "", 1)
     except (click.Abort, KeyboardInterrupt):
@@ -132,9 +139,9 @@ def run(arguments: list[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _way_out(error: click.UsageError) -> str:
+def _way_out(error: click.NoSuchOption) -> str:
     """What to write instead of an option that other tools have."""
-    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+    if error.ctx is None:
         return ""
     from ares.edge.cli.hints import for_option
 

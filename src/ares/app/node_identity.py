@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,12 +38,15 @@ class Joined(NamedTuple):
 class Joining:
     """The join of one node. A node on another machine than the control plane always has a certificate."""
 
-    def __init__(self, config: Config, name: str, state_dir: Path, token: str, auto_join: bool) -> None:
+    def __init__(
+        self, config: Config, name: str, state_dir: Path, token: str, auto_join: bool, *, admits: bool = False
+    ) -> None:
+        """`admits`: the environment has a token by which nodes are admitted, ARES_URL and ARES_TOKEN."""
         self._config = config
         self._name = name
         self._state_dir = state_dir
         self._token = token
-        self._auto_join = auto_join
+        self._auto_join, self._admits = auto_join, admits
         # Kept between tries: each goes to the next address.
         self._link = GrpcLink(config.node.servers)
         self._hosts = itertools.cycle(server.rpartition(":")[0] for server in config.node.servers)
@@ -66,7 +70,7 @@ class Joining:
     async def join(self) -> Joined | None:
         """Keeps trying until the control plane answers, and says why it does not. A refusal is for good."""
         said, said_at = "", 0.0
-        while self._token or self._auto_join:
+        while self._token or self._auto_join or self._admits:
             try:
                 token = self._token or await self._ask_token()
                 return await (self._certify(token) if self._certified else self._trade(token))
@@ -97,6 +101,8 @@ class Joining:
     def _api(self) -> str:
         if self._config.node.api:
             return self._config.node.api
+        if self._admits and (url := os.environ.get("ARES_URL", "")):
+            return url.partition(",")[0]
         known = connection_file.connection(self._config.home_path) if self._auto_join else None
         if known is not None:
             return known[0]
@@ -104,6 +110,9 @@ class Joining:
 
     async def _ask_token(self) -> str:
         """On the server's own machine the administrator's token is at hand."""
+        if self._admits:
+            async with AsyncClient() as client:
+                return (await client.create_join_token(node=self._name)).token
         known = connection_file.connection(self._config.home_path)
         if known is None:
             raise OSError(f"no server has left a token in {self._config.home} yet")

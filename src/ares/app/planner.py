@@ -16,6 +16,7 @@ from ares.app import plugins
 from ares.app.processes import configure_logging, keep_freed_memory, look_for_garbage_less_often
 from ares.control.planner.messages import PluginFailure
 from ares.control.planner.mirror import Mirror
+from ares.ports.planning import Handler
 
 _PR_SET_PDEATHSIG = 1
 # The server process comes first where CPUs are short.
@@ -47,30 +48,39 @@ class _Board(plugins.Watch):
 
 
 def main() -> int:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if str(os.getppid()) != os.environ.get(PARENT):
-        raise SystemExit("the server that this process plans for is gone")
-    # The server is told to stop, and tells us: a terminal's interrupt goes to all of its processes.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(_NICE)
-    # What a plugin prints must not be taken for an answer.
-    answers = os.fdopen(os.dup(1), "wb", buffering=1 << 20)
-    os.dup2(2, 1)
-    configure_logging()
+    answers = begin(_NICE)
     board = _Board(int(os.environ[BOARD]))
     loaded = plugins.load(board)
     foreign = frozenset(name for kind, name in loaded.origins if kind == "filter")
     mirror = Mirror(time.monotonic, board.failures, foreign)
     look_for_garbage_less_often()
     keep_freed_memory()
+    return serve(answers, mirror.handle)
+
+
+def begin(niceness: int) -> BinaryIO:
+    """The beginning of a process that answers its parent: it ends with that, and comes after it where CPUs are short.
+    Gives where answers go."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if str(os.getppid()) != os.environ.get(PARENT):
+        raise SystemExit("the server that this process works for is gone")
+    # The server is told to stop, and tells us: a terminal's interrupt goes to all of its processes.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(niceness)
+    # What a plugin prints must not be taken for an answer.
+    answers = os.fdopen(os.dup(1), "wb", buffering=1 << 20)
+    os.dup2(2, 1)
+    configure_logging()
+    return answers
+
+
+def serve(answers: BinaryIO, handle: Handler) -> int:
+    """Says that it is there, then answers until there are no more questions."""
+    questions = sys.stdin.buffer
     _say(answers, 0, b"")
-    return _serve(sys.stdin.buffer, answers, mirror)
-
-
-def _serve(questions: BinaryIO, answers: BinaryIO, mirror: Mirror) -> int:
     while len(head := questions.read(HEAD.size)) == HEAD.size:
         length, number = HEAD.unpack(head)
-        _say(answers, number, mirror.handle(questions.read(length)))
+        _say(answers, number, handle(questions.read(length)))
     return 0
 
 

@@ -18,6 +18,7 @@ from ares.adapters.store.open import open_store, take_snapshot
 from ares.adapters.store.sqlite import Copy
 from ares.app import audit
 from ares.app.config import Config, ConfigError
+from ares.app.files import object_flaw, object_project_flaw
 from ares.core import keys
 from ares.model.access import BootstrapRecord
 from ares.model.link import AttemptRef
@@ -60,11 +61,13 @@ def look(config: Config, progress: Progress) -> Snapshot:
 
 def output_flaws(config: Config) -> Callable[[AttemptRef, OutputFile], str]:
     """What is wrong with a file that was handed over, in words; nothing when it is as it was committed."""
-    return partial(flaw, config.outputs_path)
+    return partial(object_flaw, config) if config.objects.endpoint else partial(flaw, config.outputs_path)
 
 
 def project_flaws(config: Config) -> Callable[[str, str], str]:
     """The same of the files that jobs start with, by tenant and digest."""
+    if config.objects.endpoint:
+        return partial(object_project_flaw, config)
     return partial(project_flaw, config.outputs_path)
 
 

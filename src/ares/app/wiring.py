@@ -12,17 +12,16 @@ from urllib.parse import urlsplit
 
 import structlog
 from litestar import Litestar
-from opentelemetry.trace import get_tracer
 
 from ares.adapters.alerts import ChannelNotifier, Smtp
-from ares.adapters.blobs.files import FileBlobs
+from ares.adapters.certificates import X509Requests
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.decisions import FileDecisions
-from ares.adapters.disk import Disks, DiskShares, Reserve, TenantRoom
+from ares.adapters.disk import Disks, Reserve
+from ares.adapters.links.global_plane import GrpcGlobalPlane
 from ares.adapters.logs.files import FileLogs
 from ares.adapters.planning.process import ProcessPlanning
 from ares.adapters.policy import CelRules
-from ares.adapters.projects import FileProjects
 from ares.adapters.secrets import EnvelopeVault, FileRing
 from ares.adapters.store.epoch import decode as decode_epoch
 from ares.adapters.store.epoch import ensure_epoch
@@ -35,7 +34,9 @@ from ares.app import audit, plugins
 from ares.app import store as store_backups
 from ares.app.authority import Serving, authority_files, authority_of, has_tls
 from ares.app.config import Config
-from ares.app.providers import providers_of
+from ares.app.export import exporting
+from ares.app.files import KeptFiles, files_of, rooms_of
+from ares.app.providers import prices_of, providers_of, scaling_of
 from ares.control.replica import Replica
 from ares.control.replica_terms import Ports, ReplicaTerms
 from ares.control.state.ids import base32
@@ -44,10 +45,11 @@ from ares.edge.grpc.agents import AgentServer
 from ares.edge.rest.api import LOOPBACK_NAMES, ApiServices, ApiSettings, services_of
 from ares.edge.rest.app import build_app
 from ares.edge.rest.http.server import HttpServer
+from ares.edge.rest.relayed import RelayedRequests
 from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock
 from ares.ports.planning import PlannerLost
-from ares.ports.provider import ProviderKeys
+from ares.ports.provider import ProviderCodes, ProviderKeys
 from ares.ports.store import Compare, Store, StoreBroken, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ class Assembled:
     kept: FileDecisions
     planning: tuple[ProcessPlanning, ...]
     deciding: DecidingLock | None
+    files: KeptFiles
 
 
 def _notifier(config: Config, clock: Clock) -> ChannelNotifier:
@@ -91,7 +94,7 @@ def _notifier(config: Config, clock: Clock) -> ChannelNotifier:
 def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Issuer | None = None) -> Assembled:
     """Nothing runs yet."""
     clock, rng = SystemClock(), SystemRng()
-    telemetry = PrometheusTelemetry(rng, get_tracer("ares") if config.traces else None)
+    telemetry = PrometheusTelemetry(rng)
     rooms = rooms_of(config)
     kept = FileDecisions(
         config.home_path / "decisions", lambda n: telemetry.count("ares_decisions_dropped_total", n), room=rooms.home
@@ -99,15 +102,20 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
     planning = tuple(
         ProcessPlanning((sys.executable, "-m", "ares.app.planner")) for _ in range(config.scheduler.planners)
     )
+    files = files_of(config, rooms)
     ports = Ports(
         store=store, clock=clock, rng=rng, telemetry=telemetry, decisions=kept, issuer=issuer,
-        logs=FileLogs(config.logs_path, rooms.logs), blobs=FileBlobs(config.outputs_path, rooms.outputs),
-        projects=FileProjects(config.outputs_path, rooms.outputs), planning=planning, reserves=rooms,
+        logs=FileLogs(config.logs_path, rooms.logs), blobs=files.blobs,
+        projects=files.projects, object_store=files.facts, signed=files.signed, planning=planning, reserves=rooms,
+        judging=ProcessPlanning((sys.executable, "-m", "ares.app.shadow.judge")),
         rules=CelRules(), notifier=_notifier(config, clock),
         provider_keys=provider_keys(config, clock),
+        provider_codes=provider_codes(config),
         vault=EnvelopeVault(FileRing(config.secrets_path)),
         backed_up=partial(store_backups.backed_up, config) if config.store_url.startswith("sqlite:") else None,
-        disk=Disks(written(config)), audit=audit.ports_of(config, rng), providers=providers_of(config),
+        global_plane=GrpcGlobalPlane(X509Requests(), certified=config.agents.tls == "on"), disk=Disks(written(config)),
+        audit=audit.ports_of(config, rng), providers=providers_of(config),
+        prices=prices_of(config),
     )  # fmt: skip
     deciding = _deciding_lock(config)
     terms = ReplicaTerms(
@@ -134,10 +142,10 @@ def assemble(config: Config, store: Store, epoch: int, store_id: str, issuer: Is
         certificate_s=config.agents.certificate_s,
         # Before anything reads a profile: its names must be known then. The planning process enters them.
         plugins=plugins.load(apart=True),
-        scaling=config.autoscale.scaling,
+        scaling=scaling_of(config),
         agent_servers=(f"{config.agents.host}:{config.agents.port}",),
     )
-    return Assembled(Replica(ports, terms), telemetry, kept, planning, deciding)
+    return Assembled(Replica(ports, terms), telemetry, kept, planning, deciding, files)
 
 
 def _deciding_lock(config: Config) -> DecidingLock | None:
@@ -157,9 +165,17 @@ def provider_keys(config: Config, clock: Clock) -> ProviderKeys | None:
     """Its libraries are only loaded where there is a provider."""
     if not config.providers:
         return None
-    from ares.adapters.oidc import JwksKeys
+    from ares.adapters.oidc.keys import JwksKeys
 
     return JwksKeys(clock)
+
+
+def provider_codes(config: Config) -> ProviderCodes | None:
+    if not any(provider.authorize_url for provider in config.providers):
+        return None
+    from ares.adapters.oidc.codes import CodeDesk
+
+    return CodeDesk()
 
 
 async def _open_patiently(url: str, clock: Clock) -> Store:
@@ -209,6 +225,8 @@ class ControlPlane:
         if self.assembled.deciding is not None:
             self._started.callback(self.assembled.deciding.close)
         self._started.callback(self.assembled.kept.close)
+        self._started.push_async_callback(self.assembled.files.close)
+        await self.assembled.files.open()
         for planning in self.assembled.planning:
             self._started.push_async_callback(planning.close)
             # A planner takes as long to start as all the rest: the first leader need not wait for it.
@@ -231,6 +249,9 @@ class ControlPlane:
             replica.authority,
             replica.audit,
             self.assembled.telemetry,
+            logs=replica.sessions.log_streams,
+            clusters=replica.federation.links,
+            asks=replica.federation.asks,
         )
         self._started.push_async_callback(agents.stop, _DRAIN_S)
         self._started.push_async_callback(self._announce)
@@ -242,8 +263,13 @@ class ControlPlane:
 
     async def _serve_people(self) -> None:
         services = self._api()
-        self._spawn("series", services.series.run())
+        self._spawn("series", services.numbers.series.run())
+        self._spawn("insights", services.numbers.insights.run())
+        replica, telemetry = self.assembled.replica, self.assembled.telemetry
+        for name, loop in exporting(self._config, replica, telemetry, self._measure, clock=SystemClock()).items():
+            self._spawn(name, loop)
         app = build_app(services, self._settings())
+        self.assembled.replica.federation.uplink.answerer = RelayedRequests(app, self.assembled.replica.view)
         http = HttpServer(app, self._settings())
         rpc = self._rpc(app)
         if rpc is not None:
@@ -278,7 +304,11 @@ class ControlPlane:
         for name, loop in self.assembled.replica.loops(self._reign).items():
             self._spawn(name, loop)
         self._spawn("lag", self._watch_lag(SystemClock()))
+        self._spawn("files", self.assembled.files.run(SystemClock()))
         self._spawn("gpus", self.assembled.replica.gpu_readings.run())
+        self._spawn("idle", self.assembled.replica.idle_watch.run())
+        if (roll := self.assembled.replica.roll) is not None:
+            self._spawn("replicas", roll.run())
 
     async def _announce(self) -> None:
         """Agents of a server that stops in order have time for the next one, if there can be no other to judge them."""
@@ -316,11 +346,14 @@ class ControlPlane:
             log.error("loop.failed", loop=task.get_name(), error=str(error) or repr(error), exc_info=where)
             self.failed.set()
 
+    async def _measure(self) -> None:
+        """Gauges, as they are now."""
+        self._process.measure(self.assembled.telemetry)
+        await self.assembled.replica.measures.take(self.assembled.telemetry)
+
     async def _metrics(self, is_open: bool) -> bytes:
-        telemetry = self.assembled.telemetry
-        self._process.measure(telemetry)
-        await self.assembled.replica.measures.take(telemetry)
-        return await telemetry.page(is_open)
+        await self._measure()
+        return await self.assembled.telemetry.page(is_open)
 
     def _api(self) -> ApiServices:
         home, limits = self._config.home_path, self._config.limits
@@ -358,37 +391,3 @@ class ControlPlane:
                 task.cancel()
             # A cancellation is lost where it meets the end of what was waited for: then once more.
             _, left = await asyncio.wait(left, timeout=_CANCEL_AGAIN_S)
-
-
-# ---- disks: what is reserved on each, and what tenants may hold there
-
-
-@dataclass(frozen=True, slots=True)
-class ServerDisks:
-    """`ports.disk.Reserves`, and the room that each kind of file has."""
-
-    home: TenantRoom
-    logs: TenantRoom
-    outputs: TenantRoom
-    reserves: tuple[tuple[str, Reserve], ...]
-
-    def short(self) -> str:
-        """The first of its disks on which less is left than is reserved, in words; empty when there is none."""
-        return next((f"{where}: {lacking}" for where, reserve in self.reserves if (lacking := reserve.short())), "")
-
-
-def rooms_of(config: Config) -> ServerDisks:
-    limits = config.limits
-    paths = {"home": config.home_path, "logs": config.logs_path, "outputs": config.outputs_path}
-    for path in paths.values():
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-    reserves = {name: Reserve(path, limits.disk_reserve_mib, limits.disk_reserve_files) for name, path in paths.items()}
-    logs = DiskShares(config.logs_path, limits.tenant_log_mib_max, limits.tenant_files_max)
-    outputs = DiskShares(config.outputs_path, limits.tenant_output_mib_max, limits.tenant_files_max)
-    return ServerDisks(
-        home=TenantRoom(reserves["home"]),
-        logs=TenantRoom(reserves["logs"], logs),
-        outputs=TenantRoom(reserves["outputs"], outputs),
-        reserves=tuple(reserves.items()),
-    )

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Coroutine
 
 from ares.control.access.account_check import AccountCheck
-from ares.control.access.browser_sessions import BrowserSessions
+from ares.control.access.browser_logins import BrowserLogins
 from ares.control.access.logins import Logins
 from ares.control.access.machines import MachineAuthority
 from ares.control.access.tenants import Tenants
@@ -16,6 +16,10 @@ from ares.control.access.tokens import Tokens
 from ares.control.access.users import Users
 from ares.control.autoscale.autoscaler import Autoscaler
 from ares.control.autoscale.standing import ScalingState
+from ares.control.books.accounting import Accounting
+from ares.control.books.desk import desk_of
+from ares.control.books.shelf import BookShelf
+from ares.control.books.told import ToldBooks
 from ares.control.execution.checkpoint_intake import CheckpointIntake
 from ares.control.execution.enrolment import Enrolment
 from ares.control.execution.handover import Handover
@@ -31,6 +35,7 @@ from ares.control.execution.staging import Staging
 from ares.control.execution.transfers import RateLeases, TransferBoard
 from ares.control.execution.transitions import Transitions
 from ares.control.execution.uploads import Uploads
+from ares.control.federation.federation import Federation
 from ares.control.flow.child_index import ChildIndex
 from ares.control.flow.children import ChildCancels, Children
 from ares.control.flow.flow_index import FlowIndex
@@ -84,6 +89,7 @@ from ares.control.scheduler.quarantine import Quarantine
 from ares.control.scheduler.reservation_windows import Book, Windows
 from ares.control.scheduler.reservations import Reservations
 from ares.control.scheduler.retries import Requeue
+from ares.control.shadow.judging import ShadowJudging
 from ares.control.state.blob_cleanup import Leftovers
 from ares.control.state.checkpoint_cleanup import CheckpointCleanup
 from ares.control.state.commit import Writer
@@ -109,7 +115,11 @@ from ares.control.submit.restores import Restores
 from ares.control.submit.submit import Submit
 from ares.control.submit.updates import Updates
 from ares.control.telemetry.gpu_readings import GpuReadings
+from ares.control.telemetry.idle_watch import IdleWatch
+from ares.control.telemetry.insights import Insights
 from ares.control.telemetry.measures import Measures
+from ares.control.telemetry.replica_roll import ReplicaRoll
+from ares.control.telemetry.series_history import SeriesHistory
 from ares.control.telemetry.status import StatusReport
 from ares.ports.store import Compare
 
@@ -120,6 +130,7 @@ class Replica:
     def __init__(self, ports: Ports, terms: ReplicaTerms) -> None:
         store, clock, rng, telemetry = ports.store, ports.clock, ports.rng, ports.telemetry
         self.name = terms.replica
+        self._store, self._clock, self._telemetry = store, clock, telemetry
         self.view = view = View(store, clock)
         self._telling(ports, terms)
         self.time = Timekeeping(store, clock, self.alerts.raise_, terms.replica)
@@ -130,7 +141,7 @@ class Replica:
         self.predictions = Predictions(store, view, planner, clock, telemetry)
         self.decisions = Decisions(clock, rng, ports.decisions)
         self.transitions = Transitions(store, view, clock, rng, telemetry, terms.epoch)
-        self.deadlines = Deadlines(view, planner, clock)
+        self.deadlines = Deadlines(view, planner, clock, terms.cluster)
         shared = None if terms.exclusive else store
         self.leases = RateLeases(view, clock, TransferBoard(view, clock, telemetry, shared, terms.replica))
         self.transfer_list = TransferList(view, self.leases)
@@ -144,17 +155,22 @@ class Replica:
         self._reading(ports, terms)
         self.sessions = self._agents(ports, terms)
         self.job_sessions = JobSessions(view, self.sessions.by_node, rng)
-        self.gpu_readings = GpuReadings(view, self.job_sessions, clock)
-        self.status = StatusReport(view, self.health, clock, terms.replica, terms.cluster, ports.backed_up)
+        self.gpu_readings = readings = GpuReadings(view, self.job_sessions, clock, telemetry)
+        self.idle_watch = IdleWatch(view, readings, self.alerts, self.transitions, clock, telemetry)
+        self.roll = None if shared is None else ReplicaRoll(shared, view, clock, terms.replica)
+        self.status = StatusReport(view, self.health, clock, terms.replica, terms.cluster, ports.backed_up, self.roll)
         self.measures = Measures(view, planner, self.leader, self.health, self.deadlines, self.gpu_readings, clock)
         self._scheduling(ports, terms)
-        self.arrays = Arrays(view, self.expanding, clock)
-        self.crons = Crons(store, view, self.projects, clock)
+        self.arrays, self.crons = Arrays(view, self.expanding, clock), Crons(store, view, self.projects, clock)
         self.cron_loop = CronLoop(store, view, self.submit, self.transitions, self._standing, self.alerts, clock)
         self.project_cleanup = ProjectCleanup(ports.projects, store, view, clock)
+        known = (self.transitions, self.authority, self.alerts, self.audit, self._drafting, self.projects, planner)
+        kept = (self.settling, self.time.keeping, terms.keep_s, self.budget_watch.left, *self._counted)
+        self.federation = Federation(ports, view, *known, *kept, self._shelf, self._told)
         self.retention = Retention(
             store, view, ports.logs, ports.blobs, self.time.keeping, terms.keep_s,
-            awaited=self.releases.awaited, members=self.flow_index.members,
+            awaited=lambda job: self.releases.awaited(job) or self.federation.news.is_untold(job),
+            members=self.flow_index.members,
         )  # fmt: skip
 
     def _identities(self, ports: Ports, terms: ReplicaTerms) -> None:
@@ -164,7 +180,7 @@ class Replica:
         self._standing = standing = AccountCheck(store, view)
         self.logins = Logins(self.users, standing, terms.providers, ports.provider_keys)
         self.tokens = Tokens(store, view, self.time.ending, ports.rng, standing, self.logins, self.time.keeping)
-        self.browser_sessions = BrowserSessions(store, view, self.time.ending, ports.rng)
+        self.browser_logins = BrowserLogins(store, view, self.logins, ports.provider_codes, self.time.ending, ports.rng)
         self.authority = MachineAuthority(store, view, self.time.ending, ports.issuer, terms.certificate_s)
 
     def _reading(self, ports: Ports, terms: ReplicaTerms) -> None:
@@ -174,23 +190,25 @@ class Replica:
             store, view, self.transitions, self.submit, self.expanding, planner, self.deadlines, reasons, self._cursors,
             clock, self._growth, self.child_index,
         )  # fmt: skip
-        self.steering = Steering(
-            view, Records(store, view), self.jobs.listing, self.transitions, self.updates, self.expanding
-        )
-        self.events = EventStream(store, view)
-        self.logs = LogReader(view, ports.logs, clock)
-        self.outputs = OutputReader(store, view, ports.blobs)
-        self.checkpoints = CheckpointReader(store, view)
+        changes = (self.transitions, self.updates, self.expanding)
+        self.steering = Steering(view, Records(store, view), self.jobs.listing, *changes)
+        self.events, self.logs = EventStream(store, view), LogReader(view, ports.logs, clock)
+        self.outputs, self.checkpoints = OutputReader(store, view, ports.blobs), CheckpointReader(store, view)
         self.pools = Pools(view, self.nodes, planner, clock)
-        proof = WriteProbe(store, clock, terms.replica)
         self.health = Health(
-            view, self.leader, clock, proof, ports.disk, terms.plugins.refused, self.disk_watch, self.proposer.cut,
-            self.proposer.facts,
+            view, self.leader, clock, WriteProbe(store, clock, terms.replica), ports.disk, terms.plugins.refused,
+            self.disk_watch, self.proposer.cut, self.proposer.facts, ports.object_store,
         )  # fmt: skip
         self.explain = Explain(store, view, planner, self.decisions, reasons, clock)
-        self.traces = Traces(store, view, self.decisions, clock, terms.cluster)
-        self.spending = Spending(view, clock)
-        self.overviews = Overviews(view, planner, clock)
+        self.traces = Traces(store, view, self.decisions, ports.logs, clock, terms.cluster)
+        self.spending = Spending(view, clock, terms.cluster)
+        self._shelf = BookShelf(store, view, clock, terms.cluster, terms.epoch)
+        self._told = ToldBooks(store, view, clock, terms.cluster)
+        books, found = (self._shelf, self._told), (self.audit_search, self.audit_heads)
+        self.books = desk_of(view, *books, self.quotas, self.spending, *found, clock)
+        kept = (*books, clock, self.time.keeping, terms.replica)
+        self.accounting = Accounting(store, view, *kept) if terms.books else None
+        self.overviews = Overviews(view, planner, self.deadlines, clock)
         self.plugins = Plugins(view, terms.plugins, self.proposer)
 
     def _agents(self, ports: Ports, terms: ReplicaTerms) -> Sessions:
@@ -199,7 +217,8 @@ class Replica:
         self.checkpoint_cleanup = CheckpointCleanup(store, view, ports.blobs, clock)
         self.leftovers = Leftovers(store, view, ports.blobs, clock, self.checkpoint_cleanup)
         rights = Rights(view, self.audit, self.alerts, telemetry)
-        self.staging = Staging(view, ports.projects, telemetry, Restoring(store, view, ports.blobs, telemetry))
+        restoring = Restoring(store, view, ports.blobs, telemetry, ports.signed)
+        self.staging = Staging(view, ports.projects, telemetry, restoring, ports.signed, self.secrets, clock)
         uploads = Uploads(
             rights=rights, blobs=ports.blobs, leftovers=self.leftovers, telemetry=telemetry,
             bytes_max=terms.output_bytes_max,
@@ -213,7 +232,7 @@ class Replica:
             view=view, enrolment=Enrolment(store, clock, terms.replica, terms.timing),
             reports=ReportIntake(
                 reports=Reports(self.transitions, telemetry), rights=rights, logs=keeper, uploads=uploads,
-                checkpoints=checkpoints, clock=clock,
+                checkpoints=checkpoints, clock=clock, alerts=self.alerts,
             ), rights=rights, timing=terms.timing,
             progress=self.progress, tokens=self.tokens, logs=keeper, uploads=uploads, secrets=self.secrets, clock=clock,
             handover=Handover(view, self.transitions, clock, telemetry), leases=self.leases,
@@ -235,22 +254,18 @@ class Replica:
             unpaid=self.budget_watch.unpaid,
         )  # fmt: skip
         self.profiles = Profiles(store, view, clock, telemetry)
+        self.shadow = ShadowJudging(store, view, self.profiles, self.alerts, self.audit, ports.judging, clock)
         self.drain = Drain(view, planner, transitions, clock, telemetry)
         self.consolidate = Consolidate(view, planner, transitions, clock, telemetry)
-        self.book = Book(store, view)
-        self.windows = Windows(
-            store, self.book, view, planner, transitions, clock, telemetry, terms.keep_s, self.time.keeping
-        )
-        self.gaps = Gaps(view, planner, transitions, clock, telemetry)
-        self.reservations = Reservations(
-            self.book, Records(store, view), view, planner, self.windows, clock, ports.rng, telemetry
-        )
+        self.book, self.gaps = Book(store, view), Gaps(view, planner, transitions, clock, telemetry)
+        kept = (terms.keep_s, self.time.keeping)
+        self.windows = Windows(store, self.book, view, planner, transitions, clock, telemetry, *kept)
+        booked = (self.book, Records(store, view), view, planner, self.windows)
+        self.reservations = Reservations(*booked, clock, ports.rng, telemetry)
         self.tally = PendingMetrics(planner, clock, telemetry)
-        self.scaling = ScalingState(store, view, planner, clock, terms.scaling)
-        self.autoscaler = Autoscaler(
-            store, view, self.scaling, self.nodes, self.tokens, ports.providers, terms.agent_servers, clock, ports.rng,
-            telemetry,
-        )  # fmt: skip
+        self.scaling = ScalingState(store, view, planner, clock, terms.scaling, ports.prices)
+        joining = (self.nodes, self.tokens, ports.providers, terms.agent_servers)
+        self.autoscaler = Autoscaler(store, view, self.scaling, *joining, clock, ports.rng, telemetry)
 
     def _telling(self, ports: Ports, terms: ReplicaTerms) -> None:
         store, clock, telemetry = ports.store, ports.clock, ports.telemetry
@@ -269,11 +284,12 @@ class Replica:
         counting = Counting(view, lambda: self.planner.cluster.holdings, self.time.ending)
         self.budget_watch = BudgetWatch(view, counting, self.transitions, self.alerts, clock)
         writer = Writer(store, clock, telemetry, "submit")
-        admissions = Admissions(writer, view, counting, clock, ports.rng, telemetry)
+        admissions = Admissions(writer, view, counting, clock, ports.rng, telemetry, terms.epoch)
+        self._counted = (admissions, counting)
         self.meters = Meters(store, view, clock, terms.replica)
         self.quotas = Quotas(store, view, counting, self.meters, self.leases.board.rate, clock)
         self.recount = Recount(store, view, counting, self.alerts, clock, telemetry)
-        drafting = Drafting(
+        self._drafting = drafting = Drafting(
             view, deadlines, clock, ports.rng, telemetry, terms.epoch,
             Room(terms.jobs_max, terms.tenant_records_max, terms.tenant_jobs_max), judging,
             Estimates(view, self.planner), self.quotas,
@@ -300,8 +316,7 @@ class Replica:
 
     def _audit(self, ports: Ports, terms: ReplicaTerms) -> None:
         self._cursors = Cursors(hashlib.sha256(terms.store_id.encode()).digest())
-        chain = None if ports.audit is None else ports.audit.chain
-        clock = ports.clock
+        chain, clock = None if ports.audit is None else ports.audit.chain, ports.clock
         seal = None if ports.audit is None else ports.audit.signer.seal
         self.audit = Audit(chain, clock, ports.telemetry, required=terms.audit_required, seal=seal)
         self.audit.heed = AuditWatch(self.alerts, clock).heed
@@ -310,6 +325,10 @@ class Replica:
             self.audit, ports.audit, ports.store, self.view, clock, self.alerts,
             keep_s=terms.audit_keep_s, keeping=self.time.keeping,
         )  # fmt: skip
+
+    def insights(self, history: SeriesHistory) -> Insights:
+        """What watches the numbers that this replica remembers."""
+        return Insights(self._store, self.view, history, self.alerts, self._telemetry, self._clock, self.name)
 
     async def open_audit(self) -> None:
         """Once the view has caught up, and before any request is served."""
@@ -366,6 +385,7 @@ class Replica:
             self.workflows.abandoned.run(),
             self.quarantine.run(),
             self.tally.run(),
+            self.shadow.run(guard),
             self.arrays.run(),
             self.cron_loop.run(),
             self.retention.run(),
@@ -374,4 +394,6 @@ class Replica:
             self.budget_watch.run(),
             self.delivery.run(guard),
             self.autoscaler.run(guard),
+            *(() if self.accounting is None else (self.accounting.run(guard),)),
+            *self.federation.duties(guard),
         )

@@ -1,6 +1,6 @@
 """What a replica is built from: where it meets the world, and what it is told about itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ares.control.execution.log_intake import LOG_BYTES_MAX
@@ -18,17 +18,18 @@ from ares.model.link import StoreLock
 from ares.model.scaling import ScalingPool
 from ares.model.timing import DEFAULT, Timing
 from ares.ports.audit import AuditPorts
-from ares.ports.blobs import Blobs
+from ares.ports.blobs import Blobs, SignedReads
 from ares.ports.certificates import Issuer
 from ares.ports.clock import Clock, Rng
+from ares.ports.cluster_link import GlobalPlane
 from ares.ports.disk import Disk, Reserves
 from ares.ports.logs import Logs
-from ares.ports.machines import MachineProvider, Providers
+from ares.ports.machines import MachineProvider, PriceSource, Providers
 from ares.ports.notify import Notifier
 from ares.ports.planning import DecisionLog, Planning
 from ares.ports.policy import CompiledRules
 from ares.ports.projects import ProjectFiles
-from ares.ports.provider import ProviderKeys
+from ares.ports.provider import ProviderCodes, ProviderKeys
 from ares.ports.secrets import Vault
 from ares.ports.store import Store
 from ares.ports.telemetry import Telemetry
@@ -46,10 +47,18 @@ class Ports:
     blobs: Blobs
     # Where plans are made: each is a planner, which plans for some of the jobs.
     planning: tuple[Planning, ...]
+    # Where a shadow profile is judged; without it none is.
+    judging: Planning | None = None
     # Files that jobs start with; without it no project is kept.
     projects: ProjectFiles | None = None
+    # URLs by which nodes read files by themselves; without it all files pass the replica.
+    signed: SignedReads | None = None
+    # What is known of the object store that keeps files, by name; nothing where they are on disk.
+    object_store: Callable[[], Mapping[str, str]] = dict[str, str]
     decisions: DecisionLog | None = None
     provider_keys: ProviderKeys | None = None
+    # What providers give for codes of browsers' logins.
+    provider_codes: ProviderCodes | None = None
     # Signs machines' certificates; without, they have tokens.
     issuer: Issuer | None = None
     # The language of policies; without it none can be saved.
@@ -65,8 +74,11 @@ class Ports:
     backed_up: Callable[[], float | None] | None = None
     # None: nothing is recorded.
     audit: AuditPorts | None = None
+    # How a cluster gets to its global plane; without it, it joins none.
+    global_plane: GlobalPlane | None = None
     # Where machines are bought, by name.
     providers: Providers = field(default_factory=dict[str, MachineProvider])
+    prices: PriceSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +123,5 @@ class ReplicaTerms:
     linger_s: float = LINGER_S
     ack_within_s: float = ACK_WITHIN_S
     pace: PlannerPace = PACE
+    # Whether it keeps daily books while it leads: a simulated world lasts for minutes.
+    books: bool = True

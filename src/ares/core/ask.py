@@ -5,10 +5,21 @@ Jobs with equal asks are placed alike, so everything computed for one of them se
 
 from typing import NamedTuple
 
+from ares.core.dataset import cached_name
 from ares.core.forecast.estimate import Runs, runs_by_model
 from ares.core.lifecycle.ranks import leaving_s, why_not_preemptible
 from ares.model.isolation import LEVELS
-from ares.model.job import JobSpec, JobTerm, NodeTerm, NumaPolicy, Qos, Resources, TopologyLevel
+from ares.model.job import (
+    VERSION_MARK,
+    DataInput,
+    JobSpec,
+    JobTerm,
+    NodeTerm,
+    NumaPolicy,
+    Qos,
+    Resources,
+    TopologyLevel,
+)
 
 Pairs = tuple[tuple[str, str], ...]
 # So many of a job's input references count for where it goes.
@@ -67,6 +78,10 @@ class Ask(NamedTuple):
     isolation: int = 0
     offline: bool = False
     image: bool = False
+    # What the job starts with comes by an agent on its own machine: no pod of Kubernetes will do.
+    staged: bool = False
+    # It has files of a project, which only some pods can have.
+    project: bool = False
     # Nodes where the job failed before: the last to be chosen.
     avoid: tuple[str, ...] = ()
 
@@ -108,7 +123,7 @@ def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
         tenant if spec.job_affinity else "",
         tuple((toleration.key, toleration.value) for toleration in spec.tolerations) if spec.tolerations else (),
         tuple(sorted(spec.residency)) if spec.residency else (),
-        _inputs(spec) if spec.inputs or spec.input_refs else (),
+        _inputs(spec, tenant) if spec.inputs or spec.input_refs else (),
         runs_by_model(spec) if wants.gpus else (),
         spec.reservation or "",
         bool(why_not_preemptible(spec)),
@@ -116,14 +131,33 @@ def _ask(spec: JobSpec, wants: Resources, tenant: str) -> Ask:
         LEVELS.index(spec.isolation),
         spec.network == "none",
         spec.image is not None,
+        needs_machine(spec),
+        spec.project is not None,
     )
 
 
-def _inputs(spec: JobSpec) -> tuple[tuple[str, int], ...]:
-    """Data that nodes may declare, by name with its size. A reference has no size: it counts as the smallest. What is
-    staged goes by the dataset it comes from: its name in the job says nothing to nodes."""
-    sized = {given.from_ or given.name: given.size_mib for given in spec.inputs}
+def needs_machine(spec: JobSpec) -> bool:
+    """Whether the job needs what only an agent on its own machine gives: files, environments, launchers, checkpoints,
+    jobs of its own, a memory domain, a share of a GPU, an image that is fetched by an account."""
+    given = spec.python or spec.runtime or spec.checkpoint or spec.restore_from
+    image = spec.image is not None and not spec.image.ref.startswith("docker://")
+    shared = spec.resources.gpus > 0 and spec.resources.gpu_milli < 1000
+    wired = spec.children > 0 or spec.numa == "required" or any(data.from_ is not None for data in spec.inputs)
+    wired = wired or any(ref.registry is not None for ref in spec.secrets)
+    return bool(given) or image or shared or wired or bool(spec.resources.devices)
+
+
+def _inputs(spec: JobSpec, tenant: str) -> tuple[tuple[str, int], ...]:
+    """Data that nodes may have, by name with its size. A reference has no size: it counts as the smallest."""
+    sized = {_known_as(given, tenant): given.size_mib for given in spec.inputs}
     return tuple(sorted((dict.fromkeys(spec.input_refs[:_REFS_MAX], 1) | sized).items()))
+
+
+def _known_as(given: DataInput, tenant: str) -> str:
+    """What is staged goes by what it comes from, a version of the tenant's: its name in the job says nothing to
+    nodes."""
+    _, mark, sha256 = (given.from_ or "").rpartition(VERSION_MARK)
+    return cached_name(tenant, sha256) if mark else given.from_ or given.name
 
 
 def _with(first: Ask, wants: Resources, runs: Runs) -> Ask:

@@ -119,7 +119,7 @@ def joined(job: str, fence: Fence, seq: int, step: int, seals: Sequence[RankSeal
 def taken_over(record: CheckpointRecord, job: str, epoch: int) -> CheckpointRecord:
     """As the first checkpoint of a new job: older than all of its own."""
     pointer, source = record.pointer, f"{record.job} {record.pointer.id}"
-    first = replace(pointer, fence=Fence(epoch=epoch, counter=0))
+    first = replace(pointer, fence=Fence(epoch=epoch, counter=0), nth=0)
     return replace(record, job=job, pointer=first, origin=source)
 
 

@@ -47,6 +47,11 @@ def name_flaw(name: str) -> str:
     return "a name has 1 to 128 small letters, digits, dots, dashes and underscores, and no mark at its ends"
 
 
+def cached_name(tenant: str, sha256: str) -> str:
+    """What a version is called among those that nodes have: tenants share none."""
+    return f"{tenant}{VERSION_MARK}{sha256}"
+
+
 def variable(name: str) -> str:
     """The variable of the environment that has an input's directory."""
     return f"ARES_INPUT_{_NOT_IN_NAMES.sub('_', name).upper()}"

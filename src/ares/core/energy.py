@@ -1,7 +1,7 @@
 """What running jobs draw and cost: watts and prices of machines, and what attempts use of them."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
@@ -230,6 +230,24 @@ def rates_of(nodes: Mapping[str, NodeRecord], profile: Profile, placements: Sequ
         for place in placements
     )
     return rates[:1] if len(set(rates)) == 1 else rates
+
+
+class WaveRates:
+    """The same, each found once for all attempts of one moment that are given alike."""
+
+    def __init__(self, nodes: Mapping[str, NodeRecord], profile: Profile) -> None:
+        self._nodes, self._profile = nodes, profile
+        self._found: dict[Hashable, tuple[Rate, ...]] = {}
+
+    def of(self, placements: Sequence[Placement]) -> tuple[Rate, ...]:
+        if len(placements) > 1 or placements[0].devices:
+            return rates_of(self._nodes, self._profile, placements)
+        place = placements[0]
+        alike = (place.node, place.cpu_milli, place.memory_mib, place.gpus, place.gpu_milli)
+        found = self._found.get(alike)
+        if found is None:
+            found = self._found[alike] = rates_of(self._nodes, self._profile, placements)
+        return found
 
 
 def _power(card: KnownCard) -> Power:

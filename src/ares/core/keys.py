@@ -43,6 +43,8 @@ PROGRESS = "/progress/"
 CHECKPOINTS = "/checkpoints/"
 SEALING = "/sealing/"
 PROFILES = "/profiles/"
+# The profile that is tried without being in force; one at most.
+SHADOW = "/shadow"
 RESERVATIONS = "/reservations/"
 # Machines that were bought, and whether a pool may buy any.
 INSTANCES = "/instances/"
@@ -61,11 +63,37 @@ ADMISSIONS = "/admissions/"
 SPENT = "/spent/"
 # What each replica has served in a month.
 METERS = "/meters/"
+# Daily books of tenants, "/books/TENANT/DAY", and of the platform; how far they are closed; and what pools have on days
+# that are not.
+BOOKS = "/books/"
+PLATFORM_BOOKS = "/platform-books/"
+CLOSINGS = "/closings/"
+CAPACITY = "/capacity/"
+# Of a global plane: what its clusters told of theirs, "/told-books/CLUSTER/TENANT/DAY/EPOCH" and
+# "/told-days/CLUSTER/DAY/EPOCH", and how far each has come.
+TOLD_BOOKS = "/told-books/"
+TOLD_DAYS = "/told-days/"
+TELLINGS = "/tellings/"
+# The name of the one record of closings.
+BOOKS_CLOSING = "books"
 # What nodes move now, by the replica that they are connected to.
 TRANSFERS = "/transfers/"
+# What each replica says of itself.
+REPLICAS = "/replicas/"
 CHANNELS = "/channels/"
+# Of a global plane: its clusters, and what each last said of itself.
+CLUSTERS = "/clusters/"
+REPORTS = "/reports/"
+# Of a cluster: the jobs of its global plane, "/taken/TENANT/JOB", and where the global plane is.
+TAKEN = "/taken/"
+# What each cluster is lent of tenants' quotas, "/escrow/CLUSTER/TENANT", and what a cluster itself was lent.
+ESCROW = "/escrow/"
+ALLOWANCES = "/allowances/"
+UPLINK = "/uplink"
 # Of jobs' ends, until they were sent.
 NOTICES = "/notices/"
+# Episodes in which a series was odd.
+INSIGHTS = "/insights/"
 # Written with every booking: of two that are made at once, one looks again.
 BOOKINGS = "/bookings"
 # What was learned about start times.
@@ -252,6 +280,26 @@ def channel(tenant_name: str, name: str) -> str:
     return f"{CHANNELS}{scoped(tenant_name, name)}"
 
 
+def cluster(name: str) -> str:
+    return f"{CLUSTERS}{name}"
+
+
+def report(cluster_name: str) -> str:
+    return f"{REPORTS}{cluster_name}"
+
+
+def taken(tenant: str, job_id: str) -> str:
+    return f"{TAKEN}{tenant}/{_turned(job_id)}"
+
+
+def escrow(cluster_name: str, tenant_name: str) -> str:
+    return f"{ESCROW}{cluster_name}/{tenant_name}"
+
+
+def allowance(tenant_name: str) -> str:
+    return f"{ALLOWANCES}{tenant_name}"
+
+
 def quota(tenant_name: str) -> str:
     return f"{QUOTAS}{tenant_name}"
 
@@ -268,8 +316,44 @@ def meter(tenant_name: str, month: str, replica: str) -> str:
     return f"{METERS}{tenant_name}/{month}/{replica}"
 
 
+def book(tenant_name: str, day: str) -> str:
+    return f"{BOOKS}{tenant_name}/{day}"
+
+
+def platform_book(day: str) -> str:
+    return f"{PLATFORM_BOOKS}{day}"
+
+
+def told_book(cluster_name: str, tenant_name: str, day: str, epoch: int) -> str:
+    return f"{TOLD_BOOKS}{cluster_name}/{tenant_name}/{day}/{epoch:010d}"
+
+
+def told_day(cluster_name: str, day: str, epoch: int) -> str:
+    return f"{TOLD_DAYS}{cluster_name}/{day}/{epoch:010d}"
+
+
+def telling(cluster_name: str) -> str:
+    return f"{TELLINGS}{cluster_name}"
+
+
+def closing(name: str) -> str:
+    return f"{CLOSINGS}{name}"
+
+
+def insight(name: str) -> str:
+    return f"{INSIGHTS}{name}"
+
+
+def capacity(day: str) -> str:
+    return f"{CAPACITY}{day}"
+
+
 def transfer(replica: str) -> str:
     return f"{TRANSFERS}{replica}"
+
+
+def replica(name: str) -> str:
+    return f"{REPLICAS}{name}"
 
 
 def kind_of(key: str) -> str:

@@ -42,12 +42,16 @@ RoomCode = Literal[
     "egress-exceeded", "queue-full", "request-conflict", "spec-too-large", "store-full", "store-unavailable",
 ]  # fmt: skip
 # A job that is not in a state for it.
-LifecycleCode = Literal["stale-fence", "terminal", "not-allowed", "budget-exhausted", "not-yours"]
+LifecycleCode = Literal["stale-fence", "stale-epoch", "terminal", "not-allowed", "budget-exhausted", "not-yours"]
 # A session in a running job that cannot be had, or not by this replica.
 SessionCode = Literal["node-elsewhere", "node-silent", "session-refused"]
 # A credential that is not accepted.
 CredentialCode = Literal["unknown", "expired", "revoked", "malformed", "bad_token", "join"]
-RefusalCode = AdmissionCode | RecordCode | QuotaCode | RoomCode | LifecycleCode | SessionCode | CredentialCode
+# A login by an identity provider that did not come about.
+LoginCode = Literal["login-failed", "provider-away"]
+RefusalCode = (
+    AdmissionCode | RecordCode | QuotaCode | RoomCode | LifecycleCode | SessionCode | CredentialCode | LoginCode
+)
 
 
 class Refusal(Record, frozen=True):

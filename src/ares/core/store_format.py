@@ -21,8 +21,9 @@ from ares.model.base import Record
 # (JobState.needs_overdue). Format 5: ranks that failed while it is not decided by which of them (JobState.failing), and
 # what starts a job's processes (JobSpec.runtime). Format 6: datasets, whose files an older leader would remove, and
 # which of them a job is given (DataInput.from_).
-# Format 7: the newest checkpoint of a job (JobState.checkpoint).
-FORMAT: Final = 7
+# Format 7: the newest checkpoint of a job (JobState.checkpoint). Format 8: daily books, which an older leader would
+# forget jobs of, the day that a job counts on (JobState.book_day), and the cluster that has a job (JobState.owner).
+FORMAT: Final = 8
 
 
 class StoreFormat(Record, frozen=True):

@@ -25,7 +25,7 @@ Permission = Literal[
 # their contents, everything, everything but only for a stated reason, or what a machine was itself granted.
 Scope = Literal["mine", "tenant", "facts", "any", "glass", "self"]
 # By what a principal proved its identity.
-Proof = Literal["token", "jwt", "certificate", "session"]
+Proof = Literal["token", "jwt", "certificate", "session", "federation"]
 
 
 class TokenRecord(Record, frozen=True):
@@ -168,6 +168,10 @@ class Provider(Record, frozen=True):
     client_id: Words = ""
     device_url: Words = ""
     token_url: Words = ""
+    # For logins in a browser; the address back to here is the one that the browser calls this server by, unless given.
+    authorize_url: Words = ""
+    redirect_url: Words = ""
+    client_secret_file: Words = ""
     scopes: Words = "openid profile email offline_access"
     # Which of the tokens of a login is sent to Ares.
     send: Literal["id_token", "access_token"] = "id_token"

@@ -42,6 +42,9 @@ class CheckpointPolicy(Record, frozen=True):
     interval_s: Annotated[float, Meta(ge=1.0, le=31_536_000.0)] | None = None
     # A job that has checkpoints of which none is whole any more fails; otherwise it begins anew.
     required: bool = False
+    # Each rank of a gang gets what all ranks saved, in `rank-0/` and so on, and not its own part alone: for files that
+    # ranks write together.
+    all_ranks: bool = False
 
 
 class RestoreFrom(Record, frozen=True):
@@ -78,6 +81,8 @@ class CheckpointPointer(Record, frozen=True):
     # How long the job stood still for it, and how long it was on its way.
     stall_s: Instant = 0.0
     upload_s: Instant = 0.0
+    # How many the job has saved, with this one.
+    nth: Number = 0
 
     @property
     def id(self) -> CheckpointId:

@@ -14,6 +14,12 @@ def stronger(level: Isolation, other: Isolation) -> Isolation:
     return level if LEVELS.index(level) >= LEVELS.index(other) else other
 
 
+# A node whose jobs are pods of Kubernetes, and one of these where jobs without an image run too.
+PODS: Final = "pods"
+BARE_PODS: Final = "pod-default-image"
+# And one whose pods have files of projects.
+POD_FILES: Final = "pod-files"
+
 # The parts of a node that make a sandbox; limits come on top, from control groups.
 BOX: Final = frozenset({"mount-namespace", "ipc-namespace", "uts-namespace", "seccomp", "no-new-privs"})
 OWN_USER: Final = "uid-per-tenant"

@@ -13,6 +13,7 @@ Priority = Literal["CRITICAL", "HIGH", "NORMAL", "LOW", "BEST_EFFORT"]
 CHILDREN_MAX = 10_000
 PRIORITIES: tuple[Priority, ...] = ("CRITICAL", "HIGH", "NORMAL", "LOW", "BEST_EFFORT")
 Effects = Literal["staged", "fenced", "idempotent", "unsafe"]
+OnPartition = Literal["stay", "move"]
 Restart = Literal["never", "on-failure", "always"]
 FailureClass = Literal["exit", "signal", "oom", "time-limit", "node-lost", "staging"]
 FAILURE_CLASSES: tuple[FailureClass, ...] = ("exit", "signal", "oom", "time-limit", "node-lost", "staging")
@@ -295,6 +296,9 @@ class JobSpec(Record, frozen=True):
     tolerations: Annotated[tuple[Toleration, ...], Meta(max_length=32)] = ()
     # Regions the job may run in; none named means anywhere.
     residency: Annotated[tuple[LabelValue, ...], Meta(max_length=64)] = ()
+    # What becomes of it when its cluster of a federation cannot be reached: it stays there, or runs anew in another one
+    # after its cluster has ended it.
+    on_partition: OnPartition = "stay"
     inputs: Annotated[tuple[DataInput, ...], Meta(max_length=64)] = ()
     # Wall-clock seconds since the epoch by which the job should have ended.
     deadline_at: Annotated[float, Meta(ge=0.0, le=1e11)] | None = None

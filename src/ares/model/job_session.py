@@ -1,4 +1,4 @@
-"""Sessions in a running job, and what travels between a client, a replica and the agent of its node.
+"""Sessions in a running job, and jobs that it submits: what travels between client, replica and its node's agent.
 
 A session lives on the node, in the attempt. A client attaches to it, loses its connection and attaches again: output
 and input have absolute offsets, and each side keeps what the other has not confirmed. So nothing is lost, and nothing
@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from ares.model.base import Line, Number, Record, Words
+from ares.model.job import CHILDREN_MAX
 from ares.model.link import AttemptRef, Rank
 
 # Bytes of one piece of input or output.
@@ -123,6 +124,9 @@ class GpuReading(Record, frozen=True):
     index: Annotated[int, Meta(ge=0, le=1023)]
     busy_percent: Annotated[int, Meta(ge=0, le=100)] = 0
     memory_mib: Number = 0
+    # What it draws, and how hot it is; None: its driver does not tell.
+    watts: Annotated[float, Meta(ge=0.0, le=100_000.0)] | None = None
+    celsius: Annotated[int, Meta(ge=-100, le=1000)] | None = None
 
 
 class AttemptUse(Record, frozen=True):
@@ -222,3 +226,28 @@ class ClientDropped(Record, frozen=True, tag="dropped"):
 
 
 SideMessage = SideHello | SideAnswer | ToClient | ClientDropped
+
+
+# ---- jobs that a job submits
+
+# Of the specification of a job that a job submits.
+CHILD_BYTES_MAX = 256 * 1024
+
+
+class ChildCall(Record, frozen=True):
+    """A job that an attempt on this node submits, by the number of its call. `spec` is JSON."""
+
+    ref: AttemptRef
+    call: Annotated[int, Meta(ge=1, le=CHILDREN_MAX)]
+    spec: Annotated[bytes, Meta(max_length=CHILD_BYTES_MAX)]
+    detached: bool = False
+
+
+class ChildAnswer(Record, frozen=True):
+    """The child's id, or why there is none."""
+
+    job: str = ""
+    replayed: bool = False
+    code: str = ""
+    message: str = ""
+    fix: str = ""

@@ -14,19 +14,18 @@ from msgspec import Meta
 
 from ares.model.base import AttemptRef, Instant, Line, Number, Record, Sha256, Words
 from ares.model.checkpoint import FILES_MAX, CheckpointAsk, Checkpointed, CheckpointPointer, DamageFound, Rank
-from ares.model.job import CHILDREN_MAX, JobSpec, WarnSignal
-from ares.model.node import NodeInfo
+from ares.model.job import JobSpec, WarnSignal
+from ares.model.node import CACHED_MAX, MachineRole, NodeInfo
 from ares.model.quota import NodeMoves
 from ares.model.secret import SECRETS_PER_JOB_MAX, SecretGiven
 from ares.model.state import ExitInfo, OutputFile, Placement
+from ares.model.telemetry.program_span import ProgramSpans
 
 # Messages of one frame. An agent with thousands of attempts sends output, progress and an end of each.
 MESSAGES_MAX = 20_000
 # Bytes of one piece of output or of a file, and of a result: far beyond what agents send.
 CHUNK_BYTES_MAX = 4 * 1024 * 1024
 _Chunk = Annotated[bytes, Meta(max_length=CHUNK_BYTES_MAX)]
-# Of the specification of a job that a job submits.
-CHILD_BYTES_MAX = 256 * 1024
 
 
 # ---- agent -> control plane
@@ -100,6 +99,7 @@ class Fenced(Record, frozen=True, tag="fenced"):
     rank: Rank
     reason: Words
     log_lost: Number = 0
+    evicted: bool = False  # The machine, and not the job, is why: it costs no retry.
 
 
 # Begin and end in a log, and the most of them in one piece of it.
@@ -149,9 +149,15 @@ class Moving(Record, frozen=True, tag="moving"):
     moves: NodeMoves
 
 
+class Cached(Record, frozen=True, tag="cached"):
+    """Versions of datasets that this node has, `TENANT@sha256:DIGEST`; only the newest message matters."""
+
+    versions: Annotated[tuple[Line, ...], Meta(max_length=CACHED_MAX)] = ()
+
+
 AgentMessage = (
-    Hello | Renew | Leave | Started | Exited | Fenced | LogChunk | OutputChunk | Progress | Moving | Checkpointed
-    | DamageFound
+    Hello | Renew | Leave | Started | Exited | Fenced | LogChunk | OutputChunk | Progress | Moving | Cached
+    | Checkpointed | DamageFound | ProgramSpans
 )  # fmt: skip
 
 
@@ -189,8 +195,15 @@ class Welcome(Record, frozen=True, tag="welcome"):
     dead_after_s: float = 9.0
     # Set where one server at a time has the store; None: other servers may decide.
     store_lock: StoreLock | None = None
-    # The control plane wants to know of bulk bytes.
+    # The control plane wants to know of bulk bytes, and of datasets that the node has.
     moves: bool = False
+    cached: bool = False
+    # By which requests of other nodes to this one are sealed.
+    peer_key: str = ""
+    # It keeps spans of programs.
+    spans: bool = False
+    # By which a stream for output of loud attempts is known to belong to this session; 0: there is none.
+    log_stream: int = 0
 
 
 class Renewed(Record, frozen=True, tag="renewed"):
@@ -333,6 +346,7 @@ class JoinRequest(Record, frozen=True):
 class JoinReply(Record, frozen=True):
     node: str
     credential: str
+    role: MachineRole = "node"
 
 
 class CertifyRequest(Record, frozen=True):
@@ -362,31 +376,22 @@ class FetchRequest(Record, frozen=True):
     project: Sha256 | None = None
     # What is asked for belongs to a checkpoint of its job, and not to a project.
     checkpoint: CheckpointAsk | None = None
+    # The node fetches by URLs what the control plane has in an object store.
+    direct: bool = False
+    # It also fetches by URLs what other nodes have.
+    peers: bool = False
 
 
 class FetchPiece(Record, frozen=True):
-    """One part, whole."""
+    """One part, whole; or where it is."""
 
     sha256: str
     data: bytes
     # Why it cannot be had.
     trouble: str = ""
-
-
-class ChildCall(Record, frozen=True):
-    """A job that an attempt on this node submits, by the number of its call. `spec` is JSON."""
-
-    ref: AttemptRef
-    call: Annotated[int, Meta(ge=1, le=CHILDREN_MAX)]
-    spec: Annotated[bytes, Meta(max_length=CHILD_BYTES_MAX)]
-    detached: bool = False
-
-
-class ChildAnswer(Record, frozen=True):
-    """The child's id, or why there is none."""
-
-    job: str = ""
-    replayed: bool = False
-    code: str = ""
-    message: str = ""
-    fix: str = ""
+    # Where the bytes are to be read, from this offset, and how many there are at most.
+    url: Annotated[str, Meta(max_length=16_384)] = ""
+    offset: Number = 0
+    size: Number = 0
+    # They are on another node, and not in an object store.
+    peer: bool = False

@@ -92,6 +92,10 @@ class Gpu(Record, frozen=True):
     mig: bool = False
 
 
+# Versions of datasets of which a node says that it has them.
+CACHED_MAX = 256
+
+
 class Nic(Record, frozen=True):
     """A network card, with its link to each GPU in the order of `NodeInfo.gpus`."""
 
@@ -149,6 +153,11 @@ class NodeInfo(Record, frozen=True):
     gpu_links: Annotated[tuple[Annotated[tuple[_LinkWord, ...], Meta(max_length=128)], ...], Meta(max_length=128)] = ()
     # Network cards that the same table names.
     nics: Annotated[tuple[Nic, ...], Meta(max_length=NICS_MAX)] = ()
+    # Attempts here end by themselves when the node's lease runs out. Where they do not, they are never given to another
+    # node for its silence: they may still run.
+    fences: bool = True
+    # Where other nodes read datasets that this one has; 0: nowhere.
+    peer_port: Annotated[int, Meta(ge=0, le=65535)] = 0
 
 
 class NodeRecord(Record, frozen=True):
@@ -167,6 +176,13 @@ class NodeRecord(Record, frozen=True):
     drain_reason: Note = ""
     # How many jobs held resources on it when the drain was asked for.
     drain_jobs: int = 0
+    # Versions of datasets in its cache, `TENANT@sha256:DIGEST`: the larger ones, as far as its tenants publish them.
+    cached: Annotated[tuple[_Place, ...], Meta(max_length=CACHED_MAX)] = ()
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """All data that is on the node, by the names that jobs ask for it."""
+        return (*self.info.datasets, *self.cached) if self.cached else self.info.datasets
 
 
 class RemovedNode(Record, frozen=True):

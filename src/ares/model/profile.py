@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from ares.model.base import Name, Note, Record, Slug
+from ares.model.cluster import RoutingPolicy
 from ares.model.job import GpuModel
 
 Ratio = Annotated[float, Meta(ge=1.0, le=100.0)]
@@ -48,6 +49,8 @@ class Pool(Record, frozen=True):
     # Cheaper because it may be taken away: only for preemptible jobs. The factor is the part of the price that is due.
     spot: bool = False
     spot_factor: Annotated[float, Meta(ge=0.0, le=1.0)] = 1.0
+    # How often in an hour one of its nodes is taken away, where it is spot: what an interruption may cost goes by it.
+    interruptions_hour: Annotated[float, Meta(ge=0.0, le=3600.0)] = 0.0
     # Watts of one GPU at full load; 0: what its model is known for.
     gpu_watts: Watts = 0.0
     gpu_idle_watts: Watts | None = None
@@ -95,6 +98,11 @@ class BackfillPolicy(Record, frozen=True):
     # Whether the room of a promise that slipped is kept as it comes free. Without it, EASY as it was published: jobs
     # that end before the new start may enter, again and again, and nothing bounds the wait where jobs run too long.
     drain: bool = True
+    # Room is held, and starts are promised, by the longest run time that is known, or by the likely one. Likely holds
+    # fill gaps better, and promises are guesses: once the first in line has waited for `guard_s` as the first, plans
+    # go by time limits until it has started.
+    hold: Literal["longest", "likely"] = "longest"
+    guard_s: Seconds = 43_200.0
 
 
 class Sla(Record, frozen=True):
@@ -118,6 +126,20 @@ class PredictionPolicy(Record, frozen=True):
     correction: Literal["limit", "steps"] = "limit"
 
 
+class IdlePolicy(Record, frozen=True):
+    """When a job is taken not to use the GPUs it holds, and what is done about it: it is told."""
+
+    # Busy less than this, with less of their memory in use: all of its GPUs, for so long, and not at its beginning.
+    busy_below: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.05
+    memory_below: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.8
+    after_s: Annotated[float, Meta(ge=60.0, le=31_536_000.0)] = 900.0
+    grace_s: Seconds = 600.0
+    # So long after it was told it is cancelled; 0: never.
+    stop_after_s: Seconds = 0.0
+    # At most so many, by each replica.
+    stops_per_hour: Annotated[int, Meta(ge=0, le=1000)] = 4
+
+
 class OrderPolicy(Record, frozen=True):
     """A job's rank is the sum of the primary factors; between equal ranks the sum of the secondary ones decides."""
 
@@ -129,6 +151,8 @@ class OrderPolicy(Record, frozen=True):
         Weight(name="fair-share", weight=400.0),
         # More than drf and fair-share: in the end no share keeps a wide job behind narrow ones that came later.
         Weight(name="size", weight=2000.0),
+        # An hour of service counts as 64 hours of waiting, against jobs that save their work.
+        Weight(name="served", weight=64000.0),
     )
     secondary: tuple[Weight, ...] = ()
     # Waiting this long is worth one priority level.
@@ -147,10 +171,11 @@ class Profile(Record, frozen=True):
         "selector", "affinity", "residency", "taints", "gpus-declared", "devices-declared",
         "health", "job-affinity", "gpus", "devices", "cpu", "memory", "numa",
     )  # fmt: skip
+    # Fit and balance decide between nodes that the others find alike: what fragmentation finds out is what they guess.
     scorers: tuple[Weight, ...] = (
-        Weight(name="fit", weight=30.0),
+        Weight(name="fit", weight=0.3),
         Weight(name="affinity", weight=20.0),
-        Weight(name="balance", weight=20.0),
+        Weight(name="balance", weight=0.2),
         Weight(name="locality", weight=20.0),
         Weight(name="cost", weight=10.0),
         Weight(name="fragmentation", weight=100.0),
@@ -159,14 +184,21 @@ class Profile(Record, frozen=True):
         Weight(name="speed", weight=200.0),
     )
     # Least disruptive first.
-    actions: tuple[str, ...] = ("claim", "pace", "allocate", "backfill", "shrink", "reclaim", "preempt", "grow")
+    actions: tuple[str, ...] = (
+        "claim", "pace", "allocate", "backfill", "shrink", "reclaim", "preempt", "rotate", "grow",
+    )  # fmt: skip
     order: OrderPolicy = OrderPolicy()
     preemption: PreemptionPolicy = PreemptionPolicy()
     backfill: BackfillPolicy = BackfillPolicy()
     prediction: PredictionPolicy = PredictionPolicy()
     shares: dict[SharePath, Share] = {}
     pools: dict[Name, Pool] = {}
+    # Of all prices, by its ISO 4217 code such as EUR; empty: not said.
+    currency: Annotated[str, Meta(max_length=3, pattern=r"^([A-Z]{3})?$(?!\n)")] = ""
+    # Which cluster a job goes to, where this control plane is a global plane.
+    routing: RoutingPolicy = RoutingPolicy()
     energy: EnergyPolicy = EnergyPolicy()
+    idle: IdlePolicy = IdlePolicy()
     slas: dict[Slug, Sla] = {}
     # Cluster-wide resources: how many there are.
     licences: dict[Name, Annotated[int, Meta(ge=0, le=1_000_000)]] = {}
@@ -182,3 +214,75 @@ class ProfileRecord(Record, frozen=True):
     by: str = ""
     at: float = 0.0
     note: Note = ""
+
+
+# ---- a profile that is tried without being in force
+
+
+ShadowObjective = Literal["slowdown", "wait", "jct"]
+ShadowPolicy = Literal["by-hand", "when-better"]
+# held: only judged. promoted: in force, and judged on. reverted: it was worse, and what was before is in force again.
+# superseded: another version came into force after it.
+ShadowPhase = Literal["held", "promoted", "reverted", "superseded"]
+# waits-longer: the longest wait would be beyond what is bearable, whatever is won. too-few: nothing can be said yet.
+ShadowVerdict = Literal["better", "worse", "waits-longer", "no-difference", "too-few"]
+
+
+class ShadowFigures(Record, frozen=True):
+    """Of the jobs that count, under one of the two profiles."""
+
+    bounded_slowdown: float
+    mean_wait_s: float
+    mean_jct_s: float
+    p95_wait_s: float
+    p999_wait_s: float
+    longest_wait_s: float
+    # Jobs that would never have started or ended.
+    unfinished: int = 0
+
+
+class ShadowJudgement(Record, frozen=True):
+    """The same jobs, replayed under the profile it is compared with and under the shadow."""
+
+    at: float
+    # The version it was compared with.
+    version: int
+    # Jobs that count, by when they came; `others` only held room.
+    jobs: int
+    others: int
+    since: float
+    until: float
+    base: ShadowFigures
+    shadow: ShadowFigures
+    verdict: ShadowVerdict
+    # By which part the objective is better; below 0: worse. That it is within low and high is wrong by `chance`.
+    gain: float
+    chance: float
+    low: float | None = None
+    high: float | None = None
+    blocks: int = 0
+    # What was compared block by block: weeks, days, or parts of equal length.
+    of: str = ""
+
+
+class ShadowRecord(Record, frozen=True):
+    """The profile that is tried on the jobs that come, and what was found. There is one at most."""
+
+    profile: Profile
+    objective: ShadowObjective = "slowdown"
+    promotes: ShadowPolicy = "by-hand"
+    by: str = ""
+    at: float = 0.0
+    note: Note = ""
+    phase: ShadowPhase = "held"
+    # Only jobs submitted from then on count: none that it may have been made from.
+    since: float = 0.0
+    # Once promoted: the version that it became, and what was in force before.
+    version: int = 0
+    former_version: int = 0
+    former: Profile | None = None
+    # How often it was judged in this phase: each look makes a verdict by chance likelier, so each asks for more.
+    looks: int = 0
+    judgement: ShadowJudgement | None = None
+    # The last thing that happened to it, for people.
+    told: str = ""

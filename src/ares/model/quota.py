@@ -53,6 +53,8 @@ class Quota(Record, frozen=True):
     threshold: Annotated[float, Meta(ge=0.1, le=1.0)] = 0.9
     # What becomes of jobs that cost something when jobs outlived their estimates and the budget is exceeded.
     over_budget: OverBudget = "warn"
+    # The part of each limit that every cluster of a federation is lent ahead, for jobs that are submitted there.
+    lend: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.1
 
 
 class QuotaRecord(Record, frozen=True):
@@ -124,7 +126,9 @@ class NodeMoves(Record, frozen=True):
 
 
 class TransferRecord(Record, frozen=True):
-    """What nodes that are connected to one replica move, written about once a second while they do."""
+    """What nodes that are connected to one replica move, written again and again while they do."""
 
     replica: str
     nodes: dict[str, NodeMoves] = {}
+    # How often: once a second where rates go by it.
+    every_s: Annotated[float, Meta(ge=1.0, le=60.0)] = 1.0

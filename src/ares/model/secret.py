@@ -1,8 +1,9 @@
 """Secrets: values that jobs are given and that are never shown."""
 
+import base64
 from typing import Annotated, Any, Final
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from ares.model.base import Record
 
@@ -52,13 +53,35 @@ class Secret:
         raise TypeError("a secret is not written down")
 
 
+class RegistryAccount(Struct, frozen=True):
+    """By which images are fetched. It prints as stars, wherever it may come to be printed, and is never written."""
+
+    user: str
+    password: str
+
+    def __repr__(self) -> str:
+        return SHOWN
+
+    @property
+    def basic(self) -> str:
+        """The value of an Authorization header."""
+        return f"Basic {base64.b64encode(f'{self.user}:{self.password}'.encode()).decode()}"
+
+
 class SecretRef(Record, frozen=True):
-    """A secret of the tenant that a job is given: as a variable of its environment, or as a file."""
+    """A secret of the tenant that a job is given: as a variable of its environment, or as a file. Or the account by
+    which its image is fetched, which the job itself does not see."""
 
     name: SecretName
     env: Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)")] | None = None
     # A name below ARES_SECRETS_DIR.
     file: SecretFile | None = None
+    # The registry of the job's image, as the image names it.
+    registry: Annotated[str, Meta(min_length=1, max_length=260, pattern=r"^[A-Za-z0-9.:\[\]-]+$(?!\n)")] | None = None
+
+    @property
+    def target(self) -> str:
+        return self.env or self.file or f"account at {self.registry}"
 
 
 class SecretRecord(Record, frozen=True):
@@ -100,6 +123,7 @@ class SecretGiven(Record, frozen=True):
     value: Secret
     env: str | None = None
     file: str | None = None
+    registry: str | None = None
 
 
 def encode_secret(value: Any) -> bytes:

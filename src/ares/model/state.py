@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ares.model.base import Fence, Instant, Line, Name, Number, OutputFile, Record, Slug, Words
 from ares.model.checkpoint import CheckpointId, CheckpointPointer
+from ares.model.cluster import Owner
 from ares.model.job import DataInput, FailureClass, JobSpec, Priority, Resources, TimeLimit
 
 Phase = Literal[
@@ -157,6 +158,8 @@ class JobState(Record, frozen=True):
     evicting: tuple[str, ...] = ()
     preemptions: int = 0
     preempted_at: float | None = None
+    # How many of these preemptions were for jobs that had had less service: they leave no job alone for good.
+    rotations: int = 0
     # How often a person sent it back to the queue while it ran.
     requeues: int = 0
     # How long its attempt was to run when it was granted: every replica plans by the same.
@@ -218,6 +221,9 @@ class JobState(Record, frozen=True):
     is_finally: bool = False
     # The running job that submitted it; None: a person or a program outside did.
     child_of: ChildOf | None = None
+    # On a global plane: the cluster that it is with, and how far the job's ledger there is known here.
+    owner: Owner | None = None
+    owner_seq: int = 0
     # When it first started: of a job that should have by some time, and of one that was bound again after it ran.
     first_started_at: float | None = None
     # Wall-clock seconds since the epoch: shown to people, never used to decide.
@@ -226,6 +232,8 @@ class JobState(Record, frozen=True):
     bound_at: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
+    # The day whose book counts its end, where that is not the day of `ended_at`: that one was closed already.
+    book_day: str = ""
     retry_at: float | None = None
 
 
@@ -338,6 +346,15 @@ class StoreProof(Record, frozen=True):
     at: float = 0.0
 
 
+class ReplicaRecord(Record, frozen=True):
+    """A replica, as it wrote of itself last. Others judge it by when they saw that change, not by its clock."""
+
+    replica: str
+    version: str = ""
+    began_at: float = 0.0
+    at: float = 0.0
+
+
 class LeaderRecord(Record, frozen=True):
     """Which replica runs the loops that only one may run."""
 
@@ -352,6 +369,7 @@ EventKind = Literal[
     "lease-lost", "cancelled", "released", "retry-requested", "unknown", "restarted", "preempted",
     "preempting", "rank-started", "rank-exited", "resized", "held", "unheld", "ready", "overdue",
     "unmet", "updated", "requeue-requested", "checkpointed", "checkpoint-damaged",
+    "offered", "offer-over", "confirmed", "taken-back", "imported",
 ]  # fmt: skip
 
 

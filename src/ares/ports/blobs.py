@@ -63,3 +63,16 @@ class Blobs(Protocol):
     async def unsettled(self, age_s: float) -> tuple[tuple[str, str], ...]:
         """Tenant and id of jobs that began to hand over files so long ago and for which `keep_only` was not called."""
         ...
+
+
+class SignedReads(Protocol):
+    """URLs by which a node reads one file from where it is kept, without a credential. They are good for some minutes,
+    for reading, and for this file only."""
+
+    def part(self, tenant: str, sha256: str) -> str:
+        """Of a part of a project."""
+        ...
+
+    def blob(self, ref: AttemptRef, sha256: str) -> str:
+        """Of a sealed file of an attempt or a checkpoint."""
+        ...

@@ -1,16 +1,14 @@
 """The stream between an agent and the control plane, as the agent sees it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from ares.model.job_session import SideCommand, SideMessage
+from ares.model.job_session import ChildAnswer, ChildCall, SideCommand, SideMessage
 from ares.model.link import (
     AgentFrame,
     CertifyReply,
     CertifyRequest,
-    ChildAnswer,
-    ChildCall,
     FetchPiece,
     FetchRequest,
     JoinReply,
@@ -18,6 +16,8 @@ from ares.model.link import (
     ServerFrame,
     StoreLock,
 )
+from ares.model.secret import RegistryAccount
+from ares.model.telemetry.log_stream import LogAcks, LogMessage
 
 
 class LinkBroken(Exception):
@@ -64,12 +64,41 @@ class Sideways(Protocol):
     async def aside(self) -> SideStream: ...
 
 
+class OutputLine(Protocol):
+    """The stream for output of loud attempts. Ends by LinkBroken, or LinkRefused where the replica takes none."""
+
+    async def send(self, message: LogMessage) -> None: ...
+
+    def acks(self) -> AsyncIterator[LogAcks]: ...
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class OutputLines(Protocol):
+    """A link session that can open such a stream to the same replica, on a connection of its own."""
+
+    async def log_line(self) -> OutputLine: ...
+
+
 class Link(Protocol):
     async def join(self, request: JoinRequest) -> JoinReply: ...
 
     async def connect(self, credential: str) -> LinkSession: ...
 
     async def close(self) -> None: ...
+
+
+# The bytes that the target of another node's request stands for; None: they may not be had.
+PeerAnswer = Callable[[str], Awaitable[bytes | None]]
+
+
+class PeerDoor(Protocol):
+    """Where other nodes read what this one has."""
+
+    async def serve(self, answer: PeerAnswer) -> None:
+        """Ends only by cancellation."""
+        ...
 
 
 class FileLink(Protocol):
@@ -118,6 +147,10 @@ class RegistryUnreachable(Exception):
 
 class Registry(Protocol):
     """Blocking: called in threads. Raises RegistryRefused, RegistryBarred and RegistryUnreachable."""
+
+    def signed_in(self, account: RegistryAccount) -> "Registry":
+        """The same for a reader with an account."""
+        ...
 
     def manifest(self, host: str, name: str, version: str) -> bytes:
         """The manifest or index of that tag or digest, as it came."""

@@ -42,4 +42,13 @@ class Logs(Protocol):
 
     def ranks(self, tenant: str, job: str, attempt: int) -> tuple[int, ...]: ...
 
+    def append_spans(self, tenant: str, job: str, attempt: int, rank: int, data: bytes, most: int) -> bool:
+        """A line of spans that the program recorded. False: with it there would be more than `most` bytes. Raises
+        OSError when it cannot be kept."""
+        ...
+
+    def spans(self, tenant: str, job: str, most: int) -> list[tuple[int, int, bytes]]:
+        """Attempt, rank and lines of what was kept so, at most `most` bytes in all."""
+        ...
+
     def delete(self, tenant: str, job: str) -> None: ...

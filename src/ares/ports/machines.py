@@ -1,7 +1,7 @@
 """Where machines come from: a cloud, a rack with a switch, or processes of this machine."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from ares.model.scaling import NodeShape
 
@@ -23,6 +23,13 @@ class ListedMachine(NamedTuple):
     id: str
     handle: str
     at: float
+
+
+class MachineWarning(NamedTuple):
+    """A provider will take this machine back soon, whatever runs there: a spot machine that others pay more for."""
+
+    id: str
+    why: str
 
 
 class NotProvided(NamedTuple):
@@ -49,6 +56,36 @@ class MachineProvider(Protocol):
 
     async def delete(self, ids: Sequence[str]) -> None:
         """Returns when they are gone, or on their way and billed no more. Raises ProviderUnknown."""
+        ...
+
+
+@runtime_checkable
+class WarningProvider(Protocol):
+    """A provider that takes machines back by itself, and says so before. Asked every few seconds."""
+
+    async def warnings(self) -> Sequence[MachineWarning]:
+        """Of all machines that it will take back. Raises ProviderUnknown."""
+        ...
+
+
+@runtime_checkable
+class NamingProvider(Protocol):
+    """A provider whose machines become nodes of another name than was asked for: a cluster names its nodes itself."""
+
+    async def nodes(self) -> Mapping[str, str]:
+        """By the machine's id: the node that it has become, where it has. Asked while a machine is on its way. Raises
+        ProviderUnknown."""
+        ...
+
+
+class PriceSource(Protocol):
+    """Where a catalogue of prices is."""
+
+    @property
+    def place(self) -> str: ...
+
+    async def read(self) -> bytes:
+        """All of it. Raises OSError."""
         ...
 
 

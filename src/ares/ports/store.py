@@ -116,6 +116,10 @@ class StoreBroken(StoreUnavailable):
     """The store will not work again in this process: only a new process may use it."""
 
 
+class StoreRefused(StoreError):
+    """The store works, and does not take this request: it is too large, or not well formed. To repeat it is no use."""
+
+
 class StoreVersionRefused(StoreError):
     """The server's version is known to lose acknowledged writes, or a newer version of Ares writes to the store."""
 

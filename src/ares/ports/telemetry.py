@@ -1,7 +1,7 @@
-"""Counters, histograms and spans, without a telemetry library in the services."""
+"""Counters and histograms, without a telemetry library in the services; and where traces go."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class Telemetry(Protocol):
@@ -19,18 +19,6 @@ class Telemetry(Protocol):
 
     def gauges(self, name: str, values: Mapping[tuple[str, ...], float]) -> None:
         """All series of a gauge, by the values of its labels: a series that is not among them is gone."""
-        ...
-
-    def span(
-        self, name: str, trace: str, began: float, ended: float, attributes: Mapping[str, str | int | float]
-    ) -> None:
-        """A finished stretch of the job's way, in wall-clock seconds. `trace` is the W3C traceparent
-        kept in the job's record, so that another process can go on where this one stopped."""
-        ...
-
-    @property
-    def traced(self) -> bool:
-        """Whether spans are collected: if not, callers need not prepare them."""
         ...
 
     def new_trace(self, parent: str = "") -> str:
@@ -56,4 +44,21 @@ class ReadableTelemetry(Telemetry, Protocol):
 
     def apart(self) -> "ReadableTelemetry":
         """Another of its kind, with nothing in it."""
+        ...
+
+
+class NotTaken(Exception):
+    """The collector did not take it, or that is not known. With `final` there is no use in sending it again."""
+
+    def __init__(self, why: str, *, final: bool = False) -> None:
+        super().__init__(why)
+        self.final = final
+
+
+class Collector(Protocol):
+    """A program beside Ares that keeps traces of many systems."""
+
+    async def take(self, spans: Mapping[str, Any]) -> None:
+        """One `ExportTraceServiceRequest` of OTLP, in its JSON form. Returns when the collector has it; raises
+        NotTaken."""
         ...

@@ -83,7 +83,8 @@ def noticed(judged: JudgedSeed, mutant: Mutant) -> str:
 
 
 def _by_case(name: str, mutant: Mutant) -> str:
-    rules = [noticed(judged, mutant) for judged in run(Range(0, _CASE_SEEDS, name, 1, case=mutant.case))]
+    seeds = Range(0, _CASE_SEEDS, name, 1, case=mutant.case, federation=mutant.federation)
+    rules = [noticed(judged, mutant) for judged in run(seeds)]
     return rules[0] if all(rules) else ""
 
 
@@ -97,7 +98,7 @@ def _by_chance(name: str, mutant: Mutant, first: int, budget: int) -> tuple[str,
     """The rule, and how many seeds it took: those before the first that was noticed are all played."""
     rules: dict[int, str] = {}
     best: int | None = None
-    with closing(run(Range(first, budget, name))) as outcomes:
+    with closing(run(Range(first, budget, name, federation=mutant.federation))) as outcomes:
         for judged in outcomes:
             rules[judged.seed] = noticed(judged, mutant)
             if rules[judged.seed] and (best is None or judged.seed < best):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from ares.adapters.disk import TenantRoom, checked, entered, of_job, write_all
+from ares.adapters.disk import KeptRoot, TenantRoom, checked, entered, of_job, write_all
 from ares.model.base import AttemptRef, CheckpointRef, Fence
 from ares.model.checkpoint import CheckpointId
 from ares.model.state import OutputFile
@@ -34,9 +34,8 @@ _OPEN = "+open"
 class FileBlobs:
     """The Blobs port. It works in threads: a disk may be slow, and digests take long."""
 
-    def __init__(self, root: Path, room: TenantRoom | None = None) -> None:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (root / _OPEN).mkdir(mode=0o700, exist_ok=True)
+    def __init__(self, root: Path, room: TenantRoom | None = None, known: Path | None = None) -> None:
+        self._kept_in = KeptRoot(root, known)
         self._root = root
         self._room = room or TenantRoom()
 
@@ -65,6 +64,10 @@ class FileBlobs:
 
     async def remove(self, ref: CheckpointRef) -> None:
         await asyncio.to_thread(self._remove, ref.tenant, ref.job, _folder(ref.fence, ref.seq))
+
+    async def drop(self, ref: AttemptRef, sha256: str) -> None:
+        """Removes one file of an attempt, for an adapter that keeps files here until it has them elsewhere."""
+        await asyncio.to_thread(self._drop, ref, _digest(sha256))
 
     async def adopt(self, source: CheckpointRef, target: CheckpointRef) -> None:
         await asyncio.to_thread(self._adopt, source, target)
@@ -104,7 +107,9 @@ class FileBlobs:
             try:
                 found = _measure(fd, size)
                 if found != Mismatch(size, sha256):
+                    size = os.fstat(fd).st_size
                     os.unlink(part, dir_fd=folder)
+                    self._room.give_back(ref.tenant, size, 1)
                     return found
                 os.fsync(fd)
                 os.fchmod(fd, 0o400)
@@ -129,6 +134,7 @@ class FileBlobs:
     def _read(self, ref: AttemptRef, sha256: str, offset: int, limit: int) -> bytes:
         with entered(self._root, _attempt(ref)) as folder:
             if folder is None:
+                self._kept_in.check()
                 raise FileNotFoundError(f"no outputs of {ref.job}, fence {ref.fence}, are kept")
             fd = os.open(sha256, _READ, dir_fd=folder)
             try:
@@ -160,6 +166,13 @@ class FileBlobs:
                 if folder is not None:
                     os.rmdir(name, dir_fd=folder)
 
+    def _drop(self, ref: AttemptRef, sha256: str) -> None:
+        with entered(self._root, _attempt(ref)) as folder, contextlib.suppress(FileNotFoundError):
+            if folder is not None:
+                size = os.stat(sha256, dir_fd=folder, follow_symlinks=False).st_size
+                os.unlink(sha256, dir_fd=folder)
+                self._room.give_back(ref.tenant, size, 1)
+
     # ---- checkpoints
 
     def _checkpoints(self, tenant: str, job: str) -> tuple[CheckpointId, ...]:
@@ -175,22 +188,33 @@ class FileBlobs:
         with entered(self._root, _attempt(source)) as theirs:
             names = [] if theirs is None else [name for name in os.listdir(theirs) if not name.endswith(_PART)]
             if not names:
+                self._kept_in.check()
                 raise FileNotFoundError(f"no files of checkpoint {source.seq} of {source.job} are kept")
             with entered(self._root, _attempt(target), create=True, durable=True) as own:
                 for name in names:
                     size = os.stat(name, dir_fd=theirs, follow_symlinks=False).st_size
                     self._room.charge(target.tenant, size, 1)
-                    with contextlib.suppress(FileExistsError):
+                    try:
                         os.link(name, name, src_dir_fd=theirs, dst_dir_fd=own, follow_symlinks=False)
+                    except OSError as error:
+                        self._room.give_back(target.tenant, size, 1)
+                        # A repeat, after an answer that was lost.
+                        if not isinstance(error, FileExistsError):
+                            raise
                 assert own is not None
                 os.fsync(own)
 
     def _mark(self, tenant: str, job: str) -> None:
+        self._kept_in.check()
         path = self._root / _OPEN / f"{checked(tenant)}+{checked(job)}"
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
     def _unsettled(self, age_s: float) -> tuple[tuple[str, str], ...]:
         before, found = time.time() - age_s, list[tuple[str, str]]()
+        if not (self._root / _OPEN).is_dir():
+            self._kept_in.check()
+            return ()
         with os.scandir(self._root / _OPEN) as marks:
             for mark in marks:
                 tenant, _, job = mark.name.partition("+")

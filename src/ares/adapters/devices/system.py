@@ -133,7 +133,11 @@ _QUERY: Final = (
     "--query-gpu=index,uuid,name,memory.total,pci.bus_id,mig.mode.current",
     "--format=csv,nounits",
 )
-_USE: Final = ("nvidia-smi", "--query-gpu=index,utilization.gpu,memory.used", "--format=csv,noheader,nounits")
+_USE: Final = (
+    "nvidia-smi",
+    "--query-gpu=index,utilization.gpu,memory.used,power.draw,temperature.gpu",
+    "--format=csv,noheader,nounits",
+)
 # A person waits for it.
 _USE_TIMEOUT_S: Final = 2.0
 # Slow, but old drivers refuse a query with a field they do not know.

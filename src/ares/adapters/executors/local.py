@@ -64,6 +64,7 @@ class LocalExecutor:
         limits: bool = True,
         terms: SandboxTerms | None = None,
     ) -> None:
+        self._loop = asyncio.get_running_loop()  # Each look for it costs a system call.
         self._folder = state_dir / "executor"
         self._roll = leftovers.Roll(self._record)
         self._contain: Contain = contain
@@ -116,7 +117,7 @@ class LocalExecutor:
         return self._sandbox
 
     def start(self, launch: Launch) -> Awaitable[Running | CannotStart]:
-        answer: Answer = asyncio.get_running_loop().create_future()
+        answer: Answer = self._loop.create_future()
         if refusal := refused(launch, self._sandbox):
             answer.set_result(CannotStart(refusal))
             return answer
@@ -172,13 +173,12 @@ class LocalExecutor:
     async def _start_warden(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        loop = asyncio.get_running_loop()
         try:
             with theirs:
                 self._warden = self._popen_warden(theirs)
             async with asyncio.timeout(_HELLO_TIMEOUT_S):
-                await loop.sock_sendall(ours, self._terms.orders(str(self._folder)))
-                hello = (await loop.sock_recv(ours, 4096)).decode().split()
+                await self._loop.sock_sendall(ours, self._terms.orders(str(self._folder)))
+                hello = (await self._loop.sock_recv(ours, 4096)).decode().split()
             if not hello:
                 raise OSError("the warden ended before it was ready; its error output says why")
             self._write_record(self._warden.pid)
@@ -190,7 +190,7 @@ class LocalExecutor:
         self._containment = "pid-namespace" if hello[0] == "pid-namespace" else "none"
         self._sandbox = sandbox_of(self.isolation(), hello[1:], self._terms)
         self._control = ours
-        loop.add_reader(ours.fileno(), self._control_readable)
+        self._loop.add_reader(ours.fileno(), self._control_readable)
         # The first attempts need not wait for a slot.
         for _ in range(min(_READY_MAX, len(os.sched_getaffinity(0)))):
             self._ask_for_slot(ours)
@@ -205,7 +205,7 @@ class LocalExecutor:
 
     def _drop_control(self) -> None:
         if self._control is not None:
-            asyncio.get_running_loop().remove_reader(self._control.fileno())
+            self._loop.remove_reader(self._control.fileno())
             self._control.close()
             self._control = None
 
@@ -265,7 +265,7 @@ class LocalExecutor:
             slot, asked = found
             weight = self._cgroups.layout.cpu_weight(asked.launch.cpu_milli) if self._cgroups else 0
             if not self._launching:
-                self._answered_at = asyncio.get_running_loop().time()
+                self._answered_at = self._loop.time()
             self._launching += 1
             if not slot.launch(asked, weight):
                 # The slot died while idle, and its end was not seen yet.
@@ -276,7 +276,7 @@ class LocalExecutor:
             continue
 
     def _give_up_on_stuck(self) -> None:
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         if now - self._answered_at >= _STUCK_S:
             self._launching, self._answered_at = 0, now
         elif self._lobby.waiting():
@@ -287,7 +287,7 @@ class LocalExecutor:
         most = 0 if self._launching >= _LAUNCHING_MAX else _OPENING_MAX
         if len(self._opening) + self._unready >= min(most, self._lobby.missing()):
             return False
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         cycling = now - self._freed_at < _CYCLING_S and now - self._asked_at < _SLOW_GROWTH_S
         if cycling and not self._lobby.newcomer():
             self._look_soon(_CYCLING_S)
@@ -296,7 +296,7 @@ class LocalExecutor:
 
     def _look_soon(self, seconds: float) -> None:
         if self._look_again is None:
-            self._look_again = asyncio.get_running_loop().call_later(seconds, self._looked)
+            self._look_again = self._loop.call_later(seconds, self._looked)
 
     def _looked(self) -> None:
         self._look_again = None
@@ -319,7 +319,7 @@ class LocalExecutor:
             self._look_soon(_CYCLING_S)
             return False
         self._opening.append(index)
-        self._asked_at = asyncio.get_running_loop().time()
+        self._asked_at = self._loop.time()
         return True
 
     def slot_ready(self, slot: SlotProcess) -> None:
@@ -338,7 +338,7 @@ class LocalExecutor:
 
     def slot_answered(self, *, over: bool = False) -> None:
         self._launching = max(0, self._launching - 1)
-        self._answered_at = asyncio.get_running_loop().time()
+        self._answered_at = self._loop.time()
         if not over:
             self._dispatch()
 
@@ -348,23 +348,23 @@ class LocalExecutor:
 
     def slot_idle(self, slot: SlotProcess, *, retire: bool = False) -> None:
         if self._lobby.waiting():
-            self._freed_at = asyncio.get_running_loop().time()
+            self._freed_at = self._loop.time()
         if retire:
             self._forget(slot)
             slot.close()
         else:
-            slot.idle_since = asyncio.get_running_loop().time()
+            slot.idle_since = self._loop.time()
             self._lobby.rest(slot)
         self._dispatch()
         self._watch_spare()
 
     def _watch_spare(self) -> None:
         if len(self._slots) > _READY_MAX and self._spare is None:
-            self._spare = asyncio.get_running_loop().call_later(_SPARE_S, self._drop_spare)
+            self._spare = self._loop.call_later(_SPARE_S, self._drop_spare)
 
     def _drop_spare(self) -> None:
         self._spare = None
-        unused_since = asyncio.get_running_loop().time() - _SPARE_S
+        unused_since = self._loop.time() - _SPARE_S
         idle = [] if self._closed else self._lobby.idle()
         for slot in idle[: max(0, len(idle) - _READY_MAX)]:
             if slot.idle_since <= unused_since:

@@ -11,13 +11,11 @@ import msgspec
 
 from ares.adapters.links.diagnosis import diagnosis
 from ares.core.access.certificates import CONTROL_PLANE
-from ares.model.job_session import SideCommand, SideMessage
+from ares.model.job_session import ChildAnswer, ChildCall, SideCommand, SideMessage
 from ares.model.link import (
     AgentFrame,
     CertifyReply,
     CertifyRequest,
-    ChildAnswer,
-    ChildCall,
     FetchPiece,
     FetchRequest,
     JoinReply,
@@ -25,6 +23,7 @@ from ares.model.link import (
     ServerFrame,
 )
 from ares.model.secret import decode_secret
+from ares.model.telemetry.log_stream import LogAcks, LogMessage
 from ares.ports.link import LinkBroken, LinkRefused, Proof
 
 _T = TypeVar("_T", JoinReply, CertifyReply)
@@ -102,7 +101,7 @@ class GrpcLink:
 
     async def _ask(self, method: str, request: JoinRequest | CertifyRequest, reply: type[_T]) -> _T:
         address = self._next()
-        async with self._channel(address) as channel:
+        async with self.channel(address) as channel:
             call = channel.unary_unary(
                 f"{_SERVICE}/{method}",
                 request_serializer=msgspec.msgpack.Encoder().encode,
@@ -113,38 +112,43 @@ class GrpcLink:
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.UNAVAILABLE:
                     raise LinkBroken(f"{address}: {await diagnosis(address, self._proof)}") from None
-                raise _explain(address, error) from None
+                raise explain(address, error) from None
 
     async def fetch(self, credential: str, request: FetchRequest) -> AsyncIterator[FetchPiece]:
         address = self._next()
-        async with self._channel(address) as channel:
+        async with self.channel(address) as channel:
             ask = channel.unary_stream(
                 f"{_SERVICE}/Fetch",
                 request_serializer=msgspec.msgpack.Encoder().encode,
                 response_deserializer=msgspec.msgpack.Decoder(FetchPiece).decode,
             )
             try:
-                async for piece in ask(request, metadata=_proof(credential), timeout=_FETCH_TIMEOUT_S):
+                async for piece in ask(request, metadata=proof_of(credential), timeout=_FETCH_TIMEOUT_S):
                     yield piece
             except grpc.aio.AioRpcError as error:
-                raise _explain(address, error) from None
+                raise explain(address, error) from None
 
     async def submit_child(self, credential: str, call: ChildCall) -> ChildAnswer:
         address = self._next()
-        async with self._channel(address) as channel:
+        async with self.channel(address) as channel:
             ask = channel.unary_unary(
                 f"{_SERVICE}/Child",
                 request_serializer=msgspec.msgpack.Encoder().encode,
                 response_deserializer=msgspec.msgpack.Decoder(ChildAnswer).decode,
             )
             try:
-                return await ask(call, metadata=_proof(credential), timeout=_JOIN_TIMEOUT_S)
+                return await ask(call, metadata=proof_of(credential), timeout=_JOIN_TIMEOUT_S)
             except grpc.aio.AioRpcError as error:
-                raise _explain(address, error) from None
+                raise explain(address, error) from None
 
     async def connect(self, credential: str) -> "GrpcSession":
+        address, channel = await self.open()
+        return GrpcSession(address, channel, credential, self.channel)
+
+    async def open(self) -> tuple[str, grpc.aio.Channel]:
+        """A connection to the next address that is ready to be used. Raises LinkBroken."""
         address = self._next()
-        channel = self._channel(address)
+        channel = self.channel(address)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 await _ready(address, channel)
@@ -158,9 +162,9 @@ class GrpcLink:
         except BaseException:
             await channel.close()
             raise
-        return GrpcSession(address, channel, credential, self._channel)
+        return address, channel
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
+    def channel(self, address: str) -> grpc.aio.Channel:
         if self._credentials is None:
             return grpc.aio.insecure_channel(address, options=_OPTIONS)
         return grpc.aio.secure_channel(address, self._credentials, options=_SECURE_OPTIONS)
@@ -193,11 +197,15 @@ class GrpcSession:
             request_serializer=msgspec.msgpack.Encoder().encode,
             response_deserializer=msgspec.msgpack.Decoder(ServerFrame, dec_hook=decode_secret).decode,
         )
-        self._call: grpc.aio.StreamStreamCall[AgentFrame, ServerFrame] = open_stream(metadata=_proof(credential))
+        self._call: grpc.aio.StreamStreamCall[AgentFrame, ServerFrame] = open_stream(metadata=proof_of(credential))
 
     async def aside(self) -> "GrpcSideStream":
         """On a connection of its own (`ports.link.Sideways`)."""
         return GrpcSideStream(self._address, self._another(self._address), self._credential)
+
+    async def log_line(self) -> "GrpcOutputLine":
+        """On a connection of its own (`ports.link.OutputLines`)."""
+        return GrpcOutputLine(self._address, self._another(self._address), self._credential)
 
     async def send(self, frame: AgentFrame) -> None:
         try:
@@ -206,7 +214,7 @@ class GrpcSession:
         except TimeoutError:
             raise LinkBroken(f"{self._address} took nothing for {_SEND_TIMEOUT_S:g} s") from None
         except grpc.aio.AioRpcError as error:
-            raise _explain(self._address, error) from None
+            raise explain(self._address, error) from None
         except asyncio.InvalidStateError:
             raise await self._end() from None
 
@@ -215,8 +223,8 @@ class GrpcSession:
             try:
                 frame: Any = await self._call.read()
             except grpc.aio.AioRpcError as error:
-                raise _explain(self._address, error) from None
-            if not isinstance(frame, ServerFrame):
+                raise explain(self._address, error) from None
+            if not isinstance(readable(frame, self._address), ServerFrame):
                 raise await self._end()
             yield frame
 
@@ -241,7 +249,7 @@ class GrpcSideStream:
             request_serializer=msgspec.msgpack.Encoder().encode,
             response_deserializer=msgspec.msgpack.Decoder(SideCommand).decode,
         )
-        self._call: grpc.aio.StreamStreamCall[SideMessage, SideCommand] = open_stream(metadata=_proof(credential))
+        self._call: grpc.aio.StreamStreamCall[SideMessage, SideCommand] = open_stream(metadata=proof_of(credential))
 
     async def send(self, message: SideMessage) -> None:
         try:
@@ -254,8 +262,8 @@ class GrpcSideStream:
             try:
                 command: Any = await self._call.read()
             except grpc.aio.AioRpcError as error:
-                raise _explain(self._address, error) from None
-            if command is grpc.aio.EOF:
+                raise explain(self._address, error) from None
+            if readable(command, self._address) is grpc.aio.EOF:
                 raise LinkBroken(f"{self._address} ended the stream for sessions")
             yield command
 
@@ -264,7 +272,55 @@ class GrpcSideStream:
         await self._channel.close(_CLOSE_TIMEOUT_S)
 
 
-def _proof(credential: str) -> tuple[tuple[str, str], ...] | None:
+class GrpcOutputLine:
+    """The stream for output of loud attempts (`ports.link.OutputLine`)."""
+
+    def __init__(self, address: str, channel: grpc.aio.Channel, credential: str) -> None:
+        self._address = address
+        self._channel = channel
+        open_stream = channel.stream_stream(
+            f"{_SERVICE}/Logs",
+            request_serializer=msgspec.msgpack.Encoder().encode,
+            response_deserializer=msgspec.msgpack.Decoder(LogAcks).decode,
+        )
+        self._call: grpc.aio.StreamStreamCall[LogMessage, LogAcks] = open_stream(metadata=proof_of(credential))
+
+    async def send(self, message: LogMessage) -> None:
+        try:
+            await self._call.write(message)
+        except grpc.aio.AioRpcError as error:
+            raise explain(self._address, error) from None
+        except asyncio.InvalidStateError:
+            raise await self._end() from None
+
+    async def acks(self) -> AsyncIterator[LogAcks]:
+        while True:
+            try:
+                acks: Any = await self._call.read()
+            except grpc.aio.AioRpcError as error:
+                raise explain(self._address, error) from None
+            if readable(acks, self._address) is grpc.aio.EOF:
+                raise await self._end()
+            yield acks
+
+    async def _end(self) -> LinkBroken | LinkRefused:
+        code, details = await self._call.code(), await self._call.details()
+        kind = LinkRefused if code in _REFUSALS else LinkBroken
+        return kind(f"{self._address} ended the stream for output: {details or code.name}")
+
+    async def close(self) -> None:
+        self._call.cancel()
+        await self._channel.close(_CLOSE_TIMEOUT_S)
+
+
+def readable(message: Any, address: str) -> Any:
+    """A message as it was read, which is None when it could not be decoded: the stream is open, and must not be."""
+    if message is None:
+        raise LinkBroken(f"{address} sent a message that this version cannot read")
+    return message
+
+
+def proof_of(credential: str) -> tuple[tuple[str, str], ...] | None:
     return (("authorization", f"Bearer {credential}"),) if credential else None
 
 
@@ -282,6 +338,6 @@ async def _ready(address: str, channel: grpc.aio.Channel) -> None:
         state = channel.get_state(try_to_connect=True)
 
 
-def _explain(address: str, error: grpc.aio.AioRpcError) -> LinkBroken | LinkRefused:
+def explain(address: str, error: grpc.aio.AioRpcError) -> LinkBroken | LinkRefused:
     kind = LinkRefused if error.code() in _REFUSALS else LinkBroken
     return kind(f"{address}: {error.details() or error.code().name}")

@@ -17,6 +17,7 @@ from pathlib import Path
 from ares.adapters.disk import TenantRoom, entered, of_job, write_all
 
 _LOG_NAME = re.compile(r"(\d{1,9})-(\d{1,9})\.log", re.ASCII)
+_SPANS_NAME = re.compile(r"(\d{1,9})-(\d{1,9})\.spans", re.ASCII)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _NUMBER_MAX = 999_999_999
@@ -158,6 +159,36 @@ class FileLogs:
                 return ()
             found = (_LOG_NAME.fullmatch(name) for name in os.listdir(folder))
             return tuple(sorted(int(log[2]) for log in found if log is not None and int(log[1]) == attempt))
+
+    def append_spans(self, tenant: str, job: str, attempt: int, rank: int, data: bytes, most: int) -> bool:
+        name = f"{_log_name(attempt, rank).removesuffix('.log')}.spans"
+        self._room.spare(len(data) + 1)
+        with self._job_dir(tenant, job, create=True) as folder:
+            assert folder is not None
+            fd = os.open(name, _WRITE, 0o600, dir_fd=folder)
+            try:
+                size = os.fstat(fd).st_size
+                if size + len(data) + 1 > most:
+                    return False
+                self._room.charge(tenant, len(data) + 1, files=not size)
+                write_all(fd, memoryview(data + b"\n"), size)
+            finally:
+                os.close(fd)
+        return True
+
+    def spans(self, tenant: str, job: str, most: int) -> list[tuple[int, int, bytes]]:
+        found: list[tuple[int, int, bytes]] = []
+        with self._job_dir(tenant, job) as folder:
+            names = () if folder is None else map(_SPANS_NAME.fullmatch, os.listdir(folder))
+            places = sorted((int(name[1]), int(name[2])) for name in names if name is not None)
+            for attempt, rank in places:
+                with contextlib.suppress(FileNotFoundError):
+                    fd = os.open(f"{attempt}-{rank}.spans", _READ, dir_fd=folder)
+                    with open(fd, "rb", buffering=0) as file:
+                        data = file.read(most) or b""
+                    most -= len(data)
+                    found.append((attempt, rank, data))
+        return found
 
     def delete(self, tenant: str, job: str) -> None:
         with self._job_dir(tenant, job) as folder:

@@ -19,12 +19,14 @@ from typing import Final
 
 import structlog
 
-from ares.ports.machines import ListedMachine, NotProvided, ProviderUnknown, WantedMachine
+from ares.ports.machines import ListedMachine, MachineWarning, NotProvided, ProviderUnknown, WantedMachine
 
 log = structlog.get_logger()
 
 _ID: Final = "ARES_MACHINE_ID"
 _NOTE: Final = "machine.json"
+_WARNING: Final = "warning"
+_WARNING_BYTES: Final = 200
 # What runs on a machine that is given back has been told before: it is drained.
 _TERM_S: Final = 15.0
 _LOOK_S: Final = 0.05
@@ -44,6 +46,18 @@ class ProcessMachines:
 
     async def machines(self) -> Sequence[ListedMachine]:
         return await asyncio.to_thread(self._machines)
+
+    async def warnings(self) -> Sequence[MachineWarning]:
+        """A file `warning` in a machine's folder, with the reason in it: as a cloud says it of a spot machine."""
+        return await asyncio.to_thread(self._warnings)
+
+    def _warnings(self) -> list[MachineWarning]:
+        found: list[MachineWarning] = []
+        for note in self._folder.glob(f"*/{_WARNING}"):
+            with contextlib.suppress(OSError):
+                why = note.read_bytes()[:_WARNING_BYTES].decode(errors="replace").strip()
+                found.append(MachineWarning(note.parent.name, why or "no reason"))
+        return found
 
     async def delete(self, ids: Sequence[str]) -> None:
         await asyncio.gather(*(self._delete(id_) for id_ in ids))

@@ -11,7 +11,7 @@ from ares.ports.store import (
     Delete,
     Op,
     Put,
-    StoreError,
+    StoreRefused,
 )
 
 _LAST_BEFORE_SURROGATES = "\ud7ff"
@@ -34,7 +34,7 @@ def prefix_end(prefix: str) -> str | None:
 
 def check_key(key: str) -> None:
     if not key or "\0" in key or not (key.isascii() or _is_text(key)):
-        raise StoreError(f"key {key!r} is refused: a key is UTF-8 text of at least one character, without NUL")
+        raise StoreRefused(f"key {key!r} is refused: a key is UTF-8 text of at least one character, without NUL")
 
 
 def _is_text(key: str) -> bool:
@@ -46,9 +46,9 @@ def _is_text(key: str) -> bool:
 
 
 def check_txn(compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequence[Op]) -> int:
-    """Raises StoreError for what no adapter accepts; returns the bytes of all keys and values."""
+    """Raises StoreRefused for what no adapter accepts; returns the bytes of all keys and values."""
     if len(compares) > TXN_OPS_MAX or len(then) > TXN_OPS_MAX or len(otherwise) > TXN_OPS_MAX:
-        raise StoreError(
+        raise StoreRefused(
             f"transaction refused: {len(compares)} compares, {len(then)} operations and {len(otherwise)} otherwise; "
             f"at most {TXN_OPS_MAX} of each: split it"
         )
@@ -57,7 +57,7 @@ def check_txn(compares: Sequence[Compare], then: Sequence[Op], otherwise: Sequen
         size += len(compare.equals) if isinstance(compare.equals, bytes) else 8
     size += _check_branch(then) + (_check_branch(otherwise) if otherwise else 0)
     if size > TXN_BYTES_MAX:
-        raise StoreError(f"transaction refused: {size} bytes of keys and values, at most {TXN_BYTES_MAX}: split it")
+        raise StoreRefused(f"transaction refused: {size} bytes of keys and values, at most {TXN_BYTES_MAX}: split it")
     return size
 
 
@@ -80,7 +80,7 @@ def _check_branch(ops: Sequence[Op]) -> int:
             puts += 1
             length = len(op.value)
             if length > VALUE_BYTES_MAX:
-                raise StoreError(f"value of {op.key!r} refused: {length} bytes, at most {VALUE_BYTES_MAX}")
+                raise StoreRefused(f"value of {op.key!r} refused: {length} bytes, at most {VALUE_BYTES_MAX}")
             size += length
             written.add(op.key)
         elif isinstance(op, Delete):
@@ -92,8 +92,8 @@ def _check_branch(ops: Sequence[Op]) -> int:
     size += _check_keys(keys)
     if len(written) < puts:
         twice = next(key for key, times in Counter(op.key for op in ops if isinstance(op, Put)).items() if times > 1)
-        raise StoreError(f"transaction refused: it writes {twice!r} twice")
+        raise StoreRefused(f"transaction refused: it writes {twice!r} twice")
     for op in deleted:
         if op.key in written or (op.prefix and any(key.startswith(op.key) for key in written)):
-            raise StoreError(f"transaction refused: it writes and deletes {op.key!r}")
+            raise StoreRefused(f"transaction refused: it writes and deletes {op.key!r}")
     return size

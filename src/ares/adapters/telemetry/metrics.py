@@ -121,7 +121,9 @@ _PROMISES: Final[dict[str, Metric]] = {
         ("pool", "use"), 96,
     ),
     "ares_energy_joules_total": Metric(
-        "counter", "Energy of attempts that ended, by pool and source: modelled.", ("pool", "source"), 64
+        "counter",
+        "Energy by pool and source: modelled, of attempts that ended; measured, as it passes, of held GPUs that tell.",
+        ("pool", "source"), 64,
     ),
     "ares_cost_total": Metric(
         "counter", "Cost of attempts that ended, by pool, in the currency of the profile.", ("pool",), 64
@@ -133,6 +135,11 @@ _PROMISES: Final[dict[str, Metric]] = {
 
 _MACHINES: Final[dict[str, Metric]] = {
     "ares_agents_connected": Metric("gauge", "Agents with an open stream to this replica."),
+    "ares_clusters_connected": Metric("gauge", "Clusters of the federation with an open stream to this replica."),
+    "ares_federation_autonomous": Metric("gauge", "1 while this cluster is cut off from its global plane."),
+    "ares_cluster_data_age_seconds": Metric(
+        "gauge", "Since a cluster of this global plane last told its books, by the leader.", ("cluster",), 64
+    ),
     "ares_nodes": Metric("gauge", "Machines, by whether their agent renews and is reached.", ("health",), 4),
     "ares_lease_age_seconds": Metric("gauge", "Age of the oldest lease of a machine that is ready."),
     "ares_recovery_seconds": Metric("histogram", "From a node's last sign of life to the decision.", buckets=SLOW),
@@ -140,10 +147,14 @@ _MACHINES: Final[dict[str, Metric]] = {
         "gauge", "GPUs of machines that are ready, by pool and state: held, free.", ("pool", "state"), 64
     ),
     "ares_gpu_utilization": Metric(
-        "gauge", "How busy a GPU is by its driver, from 0 to 1.", ("node", "gpu_id"), 512, rest="mean"
+        "gauge", "How busy a GPU is by its driver, from 0 to 1.", ("node", "gpu_id"), 256, rest="mean"
     ),
     "ares_gpu_memory_used_bytes": Metric(
-        "gauge", "Memory of a GPU in use by its driver.", ("node", "gpu_id"), 512
+        "gauge", "Memory of a GPU in use by its driver.", ("node", "gpu_id"), 256
+    ),
+    "ares_gpu_power_watts": Metric("gauge", "What a GPU draws by its driver.", ("node", "gpu_id"), 256),
+    "ares_gpu_temperature_celsius": Metric(
+        "gauge", "How hot a GPU is by its driver.", ("node", "gpu_id"), 256, rest="max"
     ),
     "ares_gpu_readings_age_seconds": Metric("gauge", "Age of the oldest of those readings."),
 }  # fmt: skip
@@ -162,6 +173,10 @@ _REPLICA: Final[dict[str, Metric]] = {
         begins=(("txn",), ("submit",)),
     ),
     "ares_store_age_seconds": Metric("gauge", "Since this replica last heard of the store."),
+    "ares_look_failures_total": Metric(
+        "counter", "Looks of this replica at its own numbers that failed, by what for: gpus, insights, series, traces, "
+        "metrics.", ("look",), 8, begins=(("gpus",), ("insights",), ("series",)),
+    ),
     "ares_loop_lag_seconds": Metric("histogram", "How late this replica's event loop is, looked at twice a second."),
     "ares_disk_free_bytes": Metric("gauge", "Room left where this replica writes.", ("disk",), 8),
     "ares_disk_bytes": Metric("gauge", "Size of the disks where this replica writes.", ("disk",), 8),
@@ -186,6 +201,13 @@ _REPLICA: Final[dict[str, Metric]] = {
     "ares_audit_lost_total": Metric("counter", "Audit entries lost while the disk took none."),
     "ares_alerts_total": Metric("counter", "Alerts raised, by kind.", ("kind",), 32),
     "ares_alert_deliveries_total": Metric("counter", "Notices sent to channels, by outcome.", ("outcome",), 4),
+    "ares_traces_exported_total": Metric(
+        "counter", "Traces of jobs that a collector took, by why they were sent.", ("reason",), 8
+    ),
+    "ares_exports_failed_total": Metric(
+        "counter", "Batches that a collector did not take, by what: traces, metrics.", ("what",), 4
+    ),
+    "ares_traces_dropped_total": Metric("counter", "Traces of jobs that were not sent: too many waited."),
     "process_cpu_seconds_total": Metric("counter", "CPU time of this replica's process."),
     "process_resident_memory_bytes": Metric("gauge", "Memory of this replica's process."),
     "process_open_fds": Metric("gauge", "Files and sockets that this replica's process has open."),

@@ -19,14 +19,5 @@ class NullTelemetry:
     def gauges(self, name: str, values: Mapping[tuple[str, ...], float]) -> None:
         pass
 
-    @property
-    def traced(self) -> bool:
-        return False
-
-    def span(
-        self, name: str, trace: str, began: float, ended: float, attributes: Mapping[str, str | int | float]
-    ) -> None:
-        pass
-
     def new_trace(self, parent: str = "") -> str:
         return parent

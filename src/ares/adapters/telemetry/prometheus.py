@@ -1,10 +1,7 @@
-"""The Telemetry port: series for Prometheus, spans by the OpenTelemetry API."""
+"""The Telemetry port: series for Prometheus."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
-
-from opentelemetry.trace import Tracer
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from ares.adapters.telemetry.exposition import render
 from ares.adapters.telemetry.metrics import METRICS
@@ -24,19 +21,16 @@ from ares.core.trace.ids import new_traceparent
 from ares.ports.clock import Rng
 from ares.ports.telemetry import MetricReading
 
-_PROPAGATOR = TraceContextTextMapPropagator()
-
 
 class UndeclaredMetric(Exception):
     """The name, kind or number of labels is not in `adapters.telemetry.metrics`: declare it there first."""
 
 
 class PrometheusTelemetry:
-    """Each instance has its own series, so many can live in one process. Without a tracer spans cost nothing."""
+    """Each instance has its own series, so many can live in one process."""
 
-    def __init__(self, rng: Rng, tracer: Tracer | None = None) -> None:
+    def __init__(self, rng: Rng) -> None:
         self._rng = rng
-        self._tracer = tracer
         self._cells: dict[tuple[str, Labels], Scalar] = {}
         self._buckets: dict[tuple[str, Labels], BucketCounts] = {}
         self._series: dict[str, dict[Labels, Series]] = {name: {} for name in METRICS}
@@ -129,28 +123,9 @@ class PrometheusTelemetry:
         """All metrics as text."""
         return render(METRICS, self._series, is_open=is_open)
 
-    # ---- spans
-
-    @property
-    def traced(self) -> bool:
-        return self._tracer is not None
-
-    def span(
-        self, name: str, trace: str, began: float, ended: float, attributes: Mapping[str, str | int | float]
-    ) -> None:
-        if self._tracer is None:
-            return
-        context = _PROPAGATOR.extract({"traceparent": trace})
-        span = self._tracer.start_span(name, context, attributes=attributes, start_time=_nanoseconds(began))
-        span.end(_nanoseconds(ended))
-
     def new_trace(self, parent: str = "") -> str:
         return new_traceparent(self._rng.token(16), parent)
 
 
 def _empty(metric: Metric) -> Series:
     return Scalar() if metric.kind != "histogram" else BucketCounts(metric.buckets, [0] * (len(metric.buckets) + 1))
-
-
-def _nanoseconds(wall_s: float) -> int:
-    return int(wall_s * 1e9)

@@ -105,6 +105,15 @@ class Attempt:
         return self.start.ref, self.start.placement.rank
 
     @property
+    def number(self) -> int:
+        return self.start.attempt
+
+    @property
+    def writes(self) -> bool:
+        """Whether more output may come."""
+        return self.running is not None or self.staging is not None
+
+    @property
     def ended(self) -> bool:
         return self.final is not None
 

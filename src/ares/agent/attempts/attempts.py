@@ -57,9 +57,7 @@ class Attempts:
         collect: Collect = collect,
         open_door: OpenDoor = no_door,
     ) -> None:
-        self._info = info
-        self._executor = executor
-        self._clock = clock
+        self._info, self._executor, self._clock = info, executor, clock
         self._run_right, self._mailbox = run_right, mailbox
         self._workspace = workspace
         self._shelter = Shelter(workspace.root)
@@ -74,6 +72,9 @@ class Attempts:
         self._held: dict[Key, Start] = {}
         self._memory = CommandMemory()
         self._removals: set[asyncio.Task[None]] = set()
+
+    def take_limit(self, output_bytes_max: int) -> None:
+        self.uploads.bytes_max = self.checkpoints.bytes_max = output_bytes_max
 
     # ---- queries
 

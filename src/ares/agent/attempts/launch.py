@@ -48,6 +48,8 @@ def launch_of(start: Start, folder: Folder, info: NodeInfo, settings: AgentSetti
         if cache is None
         else {**settings.environment, **cache_variables(cache.path, start.spec.env)}
     )
+    if settings.span_desk is not None:
+        base = {**base, **settings.span_desk.variables(start)}
     return Launch(
         argv=start.spec.command,
         env=job_environment(base, start, folder, info),

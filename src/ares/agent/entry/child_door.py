@@ -18,7 +18,7 @@ import structlog
 from ares.agent.attempts.attempt import Attempt
 from ares.model.base import Record
 from ares.model.job import CHILDREN_MAX
-from ares.model.link import CHILD_BYTES_MAX, ChildAnswer, ChildCall
+from ares.model.job_session import CHILD_BYTES_MAX, ChildAnswer, ChildCall
 from ares.ports.clock import Clock
 from ares.ports.executor import Caller, Door
 from ares.ports.link import LinkBroken, LinkRefused

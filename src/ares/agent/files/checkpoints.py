@@ -109,6 +109,8 @@ class AttemptCheckpoints:
             return False
         self._find(attempt, saving)
         saving.told_at = saving.newest if saving.told_at is None else saving.told_at
+        if saving.busy is not None and attempt.upload is not None:
+            attempt.upload.hurry()
         self.ask(attempt)
         return attempt.parting
 
@@ -158,6 +160,9 @@ class AttemptCheckpoints:
         ref, wake = attempt.start.ref, partial(self._mailbox.upload, attempt)
         pace = UploadPace(self._transfers, ref.tenant, ref.job, wake, "checkpoint")
         upload = Upload(f"{saving.root}/{seq}", found.found, partial(self._failed, attempt, seq), pace, seq)
+        if saving.told_at is not None:
+            # Its place is kept until this one is there.
+            upload.hurry()
         attempt.upload = upload
         self._mailbox.upload(attempt)
 

@@ -1,9 +1,22 @@
 """Shipping of logs to the control plane. Output that it cannot store now waits on the node and is sent again."""
 
-from ares.agent.attempts.attempt import Attempt
-from ares.agent.link.mailbox import Mailbox
+from typing import Protocol
+
+from ares.agent.link.mailbox import Mailbox, Reporter
 from ares.model.link import LogAck
 from ares.ports.clock import Clock
+
+
+class LogOwner(Reporter, Protocol):
+    """One rank of an attempt whose log is sent."""
+
+    @property
+    def final(self) -> int | None: ...
+
+    @property
+    def writes(self) -> bool:
+        """Whether more output may come."""
+        ...
 
 
 class Shipping:
@@ -14,7 +27,7 @@ class Shipping:
         self._clock = clock
         self._patience_s = patience_s
 
-    def kept(self, attempt: Attempt, ack: LogAck) -> None:
+    def kept(self, attempt: LogOwner, ack: LogAck) -> None:
         """The control plane's answer to a piece of output."""
         if ack.trouble:
             attempt.tail.rest(ack.offset, self._clock.monotonic())
@@ -25,13 +38,15 @@ class Shipping:
         attempt.tail.acked(ack.offset)
         if attempt.tail.poll():
             self._mailbox.output(attempt)
+        elif attempt.final is not None:
+            # The report of its end may have waited for this.
+            self._mailbox.loud.output(attempt)
 
-    def look(self, attempt: Attempt, *, leaving: bool) -> None:
+    def look(self, attempt: LogOwner, *, leaving: bool) -> None:
         """Sends new output, and output whose pause is over."""
         tail = attempt.tail
         woken = tail.resting and tail.wake(self._clock.monotonic(), 0.0 if leaving else self._patience_s)
         if woken and tail.lost and attempt.final is not None:
             self._mailbox.outbox.amend(attempt.final, tail.lost)
-        writes = attempt.running is not None or attempt.staging is not None
-        if woken or (writes and tail.poll()):
+        if woken or (attempt.writes and tail.poll()):
             self._mailbox.output(attempt)

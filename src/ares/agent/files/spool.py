@@ -114,6 +114,15 @@ class Tail:
     def _end(self) -> int:
         return self._size + len(self._marker)
 
+    @property
+    def unsent(self) -> int:
+        return self._end - self._sent
+
+    @property
+    def in_flight(self) -> int:
+        """Bytes that were sent and not acknowledged."""
+        return self._sent - self._acked
+
     def chunk(self) -> tuple[int, bytes, tuple[Range, ...]] | None:
         """The next piece to send, and what of it was written to stderr, within the window of bytes that the control
         plane has not stored yet."""

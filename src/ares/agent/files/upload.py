@@ -72,6 +72,10 @@ class Upload:
         self._reading: tuple[_FileUpload, int] | None = None
         self._open = contextlib.ExitStack()
 
+    def hurry(self) -> None:
+        """It goes before what its tenant sends otherwise."""
+        self._pace.hurry()
+
     @property
     def settled(self) -> bool:
         """All files are sealed."""
@@ -96,6 +100,7 @@ class Upload:
                 return None
             data = self._read(part, min(wanted, room)) if wanted else b""
             if data is None:
+                self._pace.rewound()
                 return None
             self._pace.sent(len(data))
             offset, part.told = part.sent, True

@@ -67,15 +67,22 @@ def variables(place: ProcessPlace) -> dict[str, str]:
     return {name: str(value) for name, value in named.items()}
 
 
+# Rank, size, and the same on its node: of Open MPI, and of Hydra.
+_MPI = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+)
+
+
+def by_mpi(env: dict[str, str]) -> "tuple[str, str, str, str] | tuple[()]":
+    """The variables by which a launcher of MPI told the process its place; none, when it was none."""
+    return next((names for names in _MPI if all(name in env for name in names)), ())
+
+
 def found(env: dict[str, str], nodes: int, address: str, port: int) -> ProcessPlace:
-    """The place that a launcher gave a process: torchrun by its own variables, mpirun by those of Open MPI."""
-    if "OMPI_COMM_WORLD_RANK" in env:
-        names = (
-            "OMPI_COMM_WORLD_RANK",
-            "OMPI_COMM_WORLD_SIZE",
-            "OMPI_COMM_WORLD_LOCAL_RANK",
-            "OMPI_COMM_WORLD_LOCAL_SIZE",
-        )
+    """The place that a launcher gave a process: torchrun by its own variables, those of MPI by theirs."""
+    names = by_mpi(env)
+    if names:
         rank, size, local_rank, local_size = (int(env[name]) for name in names)
         return ProcessPlace(rank, size, local_rank, local_size, rank // max(1, size // nodes), nodes, address, port)
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")

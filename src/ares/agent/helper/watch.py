@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 
-from ares.agent.helper.frameworks import found, variables
+from ares.agent.helper.frameworks import by_mpi, found, variables
 
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _ALL = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
@@ -29,7 +29,7 @@ def main() -> None:
 
     for number in _FORWARDED:
         signal.signal(number, forward)
-    if "OMPI_COMM_WORLD_RANK" in os.environ:
+    if by_mpi(env):
         _own_output(os.environ["ARES_HELPER_OUTPUT"])
     who = {"rank": place.rank, "local": place.local_rank, "start": int(os.environ["ARES_HELPER_START"])}
     try:
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _own_output(files: str) -> None:
-    """Output goes to the log of the rank it comes from. Through daemons and mpirun it would all be in the first rank's,
+    """Output goes to the log of the rank it comes from. Through daemons it would all be in the first rank's,
     and the last words of a process that failed would be lost with them."""
     for number in (1, 2):
         with contextlib.suppress(OSError):

@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Iterable
+from typing import Protocol
 
-from ares.agent.attempts.attempt import Attempt
+from ares.agent.files.spool import Tail
 from ares.agent.files.upload import Piece, Upload
+from ares.agent.link.loud_logs import INLINE_FRAME_BYTES, LoudLogs, pieces
 from ares.agent.link.outbox import Key, Outbox, Report, key_of
 from ares.model.link import (
     AgentFrame,
     AgentMessage,
+    Cached,
     Exited,
     Fenced,
     Leave,
@@ -20,29 +23,58 @@ from ares.model.link import (
     Started,
 )
 from ares.model.quota import NodeMoves
+from ares.model.telemetry.program_span import ProgramSpans
 
 FRAME_LOG_BYTES = 1024 * 1024
 # Bytes of output files under way at once, for all attempts together.
 OUTPUT_WINDOW_BYTES = 2 * 1024 * 1024
 FRAME_OUTPUTS = 200
 FRAME_REPORTS = 1000
+# Messages with spans of programs: of one frame, and of all that wait while there is no session.
+FRAME_SPANS = 20
+SPANS_WAITING_MAX = 1000
 # A stream refuses a frame over 16 MiB, and would refuse it again after every reconnect.
 FRAME_RESULT_BYTES = 4 * 1024 * 1024
+
+
+class Reporter(Protocol):
+    """What a mailbox needs of one rank of an attempt."""
+
+    @property
+    def key(self) -> Key: ...
+
+    @property
+    def number(self) -> int:
+        """Which of its job's attempts it is."""
+        ...
+
+    @property
+    def tail(self) -> Tail: ...
+
+    @property
+    def upload(self) -> Upload | None: ...
 
 
 class Mailbox:
     def __init__(self) -> None:
         self.outbox = Outbox()
-        self._attempts: dict[Key, Attempt] = {}
+        self._attempts: dict[Key, Reporter] = {}
         self._renewals: list[Renew] = []
         self._progress: dict[Key, Progress] = {}
-        # Attempts with log to send, in the order of their turns.
-        self._talking: dict[Key, Attempt] = {}
+        # Attempts with log to send, in the order of their turns; and those whose log is not sent from here.
+        self._talking: dict[Key, Reporter] = {}
+        self.loud = LoudLogs(self._rouse)
         # Attempts with output files to send.
-        self._uploading: dict[Key, Attempt] = {}
+        self._uploading: dict[Key, Reporter] = {}
         # What moves now, and whether the control plane wants to know.
         self._moves: NodeMoves | None = None
         self.tells_moves = False
+        # Datasets that are here, once that is known; whether it is still to be told, and the control plane wants it.
+        self._cached: tuple[str, ...] | None = None
+        self._cached_due = self.tells_cached = False
+        # Of programs, and whether the control plane keeps them.
+        self._spans: list[ProgramSpans] = []
+        self.tells_spans = False
         self._wake = asyncio.Event()
         # Set when a message other than Started waits.
         self.urgent = asyncio.Event()
@@ -62,12 +94,13 @@ class Mailbox:
         self._leaving = True
         self._rouse()
 
-    def watch(self, attempt: Attempt) -> None:
+    def watch(self, attempt: Reporter) -> None:
         self._attempts[attempt.key] = attempt
 
-    def forget(self, attempt: Attempt) -> None:
+    def forget(self, attempt: Reporter) -> None:
         self._attempts.pop(attempt.key, None)
         self._talking.pop(attempt.key, None)
+        self.loud.forget(attempt.key)
         self._uploading.pop(attempt.key, None)
         self._progress.pop(attempt.key, None)
 
@@ -84,11 +117,23 @@ class Mailbox:
         if self.tells_moves:
             self._rouse()
 
-    def output(self, attempt: Attempt) -> None:
-        self._talking[attempt.key] = attempt
-        self._rouse()
+    def cached(self, versions: tuple[str, ...]) -> None:
+        if versions != self._cached:
+            self._cached, self._cached_due = versions, True
+            if self.tells_cached:
+                self._rouse()
 
-    def upload(self, attempt: Attempt) -> None:
+    def spans(self, spans: ProgramSpans) -> None:
+        if self.tells_spans and len(self._spans) < SPANS_WAITING_MAX:
+            self._spans.append(spans)
+            self._rouse()
+
+    def output(self, attempt: Reporter) -> None:
+        if not self.loud.output(attempt):
+            self._talking[attempt.key] = attempt
+            self._rouse()
+
+    def upload(self, attempt: Reporter) -> None:
         self._uploading[attempt.key] = attempt
         self._rouse()
 
@@ -104,7 +149,9 @@ class Mailbox:
         """A new session begins: messages that were not acknowledged are sent again."""
         self._renewals.clear()
         self._said_leaving = False
+        self._cached_due = self._cached is not None
         self.outbox.rewind()
+        self.loud.clear()
         for attempt in self._attempts.values():
             attempt.tail.rewind()
             if attempt.tail.poll():
@@ -112,6 +159,13 @@ class Mailbox:
             if attempt.upload is not None:
                 attempt.upload.rewind()
                 self._uploading[attempt.key] = attempt
+        self._rouse()
+
+    def hush(self) -> None:
+        """The stream for loud attempts is over: what they have goes by the session again."""
+        for attempt in self.loud.clear():
+            attempt.tail.rewind()
+            self._talking[attempt.key] = self._attempts[attempt.key]
         self._rouse()
 
     async def wait(self) -> None:
@@ -134,9 +188,14 @@ class Mailbox:
         if self._moves is not None and self.tells_moves:
             messages.append(Moving(moves=self._moves))
             self._moves = None
+        if self._cached_due and self.tells_cached:
+            messages.append(Cached(versions=self._cached or ()))
+            self._cached_due = False
+        told, self._spans = self._spans[:FRAME_SPANS], self._spans[FRAME_SPANS:]
+        messages += told
         reports = self.outbox.take(FRAME_REPORTS, FRAME_RESULT_BYTES, self._may_go)
         messages += reports
-        if (reports and self.outbox.waiting) or self._talking or more:
+        if (reports and self.outbox.waiting) or self._talking or more or self._spans:
             self._rouse()
         return AgentFrame(messages=tuple(messages)) if messages else None
 
@@ -144,27 +203,16 @@ class Mailbox:
         """Whether a report may be sent. A final report waits for the attempt's log and output files."""
         if not isinstance(report, Exited | Fenced):
             return True
-        attempt = self._attempts.get(key_of(report))
-        return attempt is None or (attempt.tail.drained and (attempt.upload is None or attempt.upload.settled))
+        attempt = self._attempts.get(key := key_of(report))
+        if attempt is None:
+            return True
+        # Of two streams either may be ahead: what went by the other must be acknowledged before.
+        told = attempt.tail.settled if key in self.loud else attempt.tail.drained
+        return told and (attempt.upload is None or attempt.upload.settled)
 
     def _logs(self) -> Iterable[LogChunk]:
-        left = FRAME_LOG_BYTES
-        for key, attempt in list(self._talking.items()):
-            if left <= 0:
-                break
-            # It moves to the end of the queue, or leaves it while its window is full or nothing is new.
-            del self._talking[key]
-            if (piece := attempt.tail.chunk()) is not None:
-                self._talking[key] = attempt
-                left -= len(piece[1])
-                yield LogChunk(
-                    ref=attempt.start.ref,
-                    rank=attempt.start.placement.rank,
-                    attempt=attempt.start.attempt,
-                    offset=piece[0],
-                    data=piece[1],
-                    stderr=piece[2],
-                )
+        self.loud.take(self._talking)
+        return pieces(self._talking, INLINE_FRAME_BYTES if self.loud.offered else FRAME_LOG_BYTES)
 
     def _outputs(self) -> tuple[list[OutputChunk], bool]:
         """Pieces of files within the window, and whether more could be sent at once."""

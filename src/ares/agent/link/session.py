@@ -1,14 +1,15 @@
 """The agent's side of the stream: greet, renew, send, receive; reconnect while it runs."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 
 import structlog
 
-from ares.agent.attempts.attempts import Attempts
 from ares.agent.entry.entrance import Entrance
+from ares.agent.link.loud_sender import LoudSender
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import RunRight
+from ares.agent.link.workload import Workload
 from ares.agent.loops import first_to_end
 from ares.agent.transfer.rates import LeasedRates
 from ares.model.link import (
@@ -29,8 +30,9 @@ from ares.model.link import (
     Welcome,
 )
 from ares.model.node import NodeInfo
+from ares.model.telemetry.log_stream import LogHello
 from ares.ports.clock import Clock, Rng, happens
-from ares.ports.link import Link, LinkBroken, LinkRefused, LinkSession, Sideways
+from ares.ports.link import Link, LinkBroken, LinkRefused, LinkSession, OutputLines, Sideways
 
 _log = structlog.get_logger(__name__)
 
@@ -68,10 +70,11 @@ class Conversation:
         rng: Rng,
         run_right: RunRight,
         mailbox: Mailbox,
-        attempts: Attempts,
-        entrance: Entrance,
-        rates: LeasedRates,
+        attempts: Workload,
+        entrance: Entrance | None = None,
+        rates: LeasedRates | None = None,
     ) -> None:
+        """Without `entrance` no sessions are opened in jobs here; without `rates` none are kept."""
         self._info = info
         self._link = link
         self._credential = credential
@@ -85,9 +88,20 @@ class Conversation:
         # The session, where it can open a stream for sessions in jobs.
         self._sideways: Sideways | None = None
         self._welcome = Welcome(incarnation=0, store_epoch=0)
+        self._changed = asyncio.Event()
         # Factor on the patience. It grows while renewals go unanswered.
         self._patience = 1.0
         self._failures = 0
+
+    def describe(self, info: NodeInfo) -> None:
+        """The node has changed: it is told by a new session, which keeps its incarnation and its attempts."""
+        if info != self._info:
+            self._info = info
+            self.again()
+
+    def again(self) -> None:
+        """A new session, which names the attempts that there are now."""
+        self._changed.set()
 
     @property
     def welcome(self) -> Welcome:
@@ -100,11 +114,17 @@ class Conversation:
             try:
                 await self._one_session()
             except LinkBroken as error:
-                _log.warning("agent.disconnected", why=str(error), failures=self._failures, next="it goes on trying")
+                if not self._changed.is_set():
+                    failures = self._failures
+                    _log.warning("agent.disconnected", why=str(error), failures=failures, next="it goes on trying")
             except LinkRefused as error:
                 await self._refused(error)
             self._run_right.dropped()
             self._attempts.drop_held()
+            if self._changed.is_set():
+                # Once at once: a control plane that is away is waited for as ever.
+                self._changed.clear()
+                continue
             ceiling = min(_BACKOFF_MAX_S, _BACKOFF_BASE_S * 2 ** min(self._failures, 10))
             if self._attempts.processes_left():
                 # Attempts must not end for lack of a try: the sooner the lease ends, the sooner the next try.
@@ -126,19 +146,36 @@ class Conversation:
 
     async def _one_session(self) -> None:
         session = await self._link.connect(self._credential)
-        self._sideways = session if isinstance(session, Sideways) else None
+        self._sideways = session if self._entrance is not None and isinstance(session, Sideways) else None
         try:
             frames = session.frames()
-            self._settle_in(await self._greet(session, frames))
-            await first_to_end(self._receive(frames), self._send(session), self._renew())
+            first = await self._greet(session, frames)
+            loud = self._loud(session, first)
+            self._settle_in(first)
+            await first_to_end(self._receive(frames), self._send(session), self._renew(), self._describe_again(), *loud)
         finally:
-            self._entrance.left()
+            if self._entrance is not None:
+                self._entrance.left()
             await session.close()
 
+    def _loud(self, session: LinkSession, first: ServerFrame) -> tuple[Coroutine[None, None, None], ...]:
+        """The loop for output of loud attempts, where both ends know it. It never ends by itself."""
+        number = first.messages[0].log_stream if isinstance(first.messages[0], Welcome) else 0
+        self._mailbox.loud.offered = bool(number) and isinstance(session, OutputLines)
+        if not isinstance(session, OutputLines) or not number:
+            return ()
+        sender = LoudSender(self._mailbox, self._attempts, self._clock, self._rng)
+        return (_forever(sender.run(session, LogHello(node=self._info.name, number=number))),)
+
+    async def _describe_again(self) -> None:
+        await self._changed.wait()
+        raise LinkBroken("the node has changed")
+
     async def _greet(self, session: LinkSession, frames: AsyncIterator[ServerFrame]) -> ServerFrame:
+        self._changed.clear()
         hello = Hello(
             info=self._info, incarnation=self._attempts.incarnation, alive=self._attempts.refs(), boot=self._boot,
-            resends_logs=True, enterable=self._sideways is not None, paced=True,
+            resends_logs=True, enterable=self._sideways is not None, paced=self._rates is not None,
         )  # fmt: skip
         await session.send(AgentFrame(messages=(hello, self._next_renewal())))
         try:
@@ -156,11 +193,12 @@ class Conversation:
         if self._attempts.incarnation not in (0, welcome.incarnation):
             self._run_right.lost()
         self._attempts.incarnation = welcome.incarnation
-        self._attempts.uploads.bytes_max = self._attempts.checkpoints.bytes_max = welcome.output_bytes_max
+        self._attempts.take_limit(welcome.output_bytes_max)
         self._welcome = welcome
         self._run_right.set_terms(welcome.self_fence_ratio, welcome.dead_after_s)
         self._attempts.keep_only(welcome.keep)
-        self._mailbox.tells_moves = welcome.moves
+        self._mailbox.tells_moves, self._mailbox.tells_cached = welcome.moves, welcome.cached
+        self._mailbox.tells_spans = welcome.spans
         self._mailbox.rewind()
         _log.info("agent.connected", incarnation=welcome.incarnation, kept=len(welcome.keep))
         self._take(first.messages[1:])
@@ -241,8 +279,9 @@ class Conversation:
     def _take_beside(self, message: OpenAside | TransferRates) -> None:
         """What is about no attempt."""
         if isinstance(message, TransferRates):
-            self._rates.take(message)
-        elif self._sideways is not None:
+            if self._rates is not None:
+                self._rates.take(message)
+        elif self._sideways is not None and self._entrance is not None:
             self._entrance.called(self._sideways, message.key)
 
     def _next_renewal(self) -> Renew:
@@ -263,6 +302,11 @@ class Conversation:
         at once; if they left it for being slow, they would all reconnect again."""
         if took_s < _QUICK_SHARE * _patience_s(self._welcome):
             self._patience, self._failures = max(1.0, self._patience / 2), self._failures // 2
+
+
+async def _forever(loop: Coroutine[None, None, None]) -> None:
+    await loop
+    await asyncio.Event().wait()
 
 
 def _patience_s(welcome: Welcome) -> float:

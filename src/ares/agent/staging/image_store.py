@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from ares.agent.staging import image_unpacker
+from ares.agent.helper.orders import ABOVE_ARES
 from ares.agent.staging.stager import StagingFailed, TenantTurns
 from ares.agent.staging.unpack import NotWanted
 from ares.core.image.layout import ImageConfig, RunConfig
@@ -33,6 +33,9 @@ _ROOT: Final = "root"
 _RECORD: Final = "image.json"
 _DRAFT: Final = ".draft-"
 _LOOK_S: Final = 0.1
+_UNPACKER: Final = (
+    "import sys; sys.path.append(sys.argv.pop(1)); from ares.agent.staging.image_unpacker import main; main()"
+)
 # Of one tenant: each takes a core, and a huge one takes long.
 _AT_ONCE: Final = 2
 _TURNS_KEPT: Final = 1000
@@ -198,7 +201,7 @@ class ImageStore:
 
     async def _run(self, tenant: str, asked: dict[str, Any], wanted: Wanted) -> dict[str, Any]:
         """Runs the unpacker, with nothing of the agent's own environment; ends it when the attempt is told to end."""
-        argv = [sys.executable, "-I", "-S", "-X", "utf8", image_unpacker.__file__]
+        argv = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _UNPACKER, ABOVE_ARES]
         pipe = asyncio.subprocess.PIPE
         async with self._working.turn(tenant):
             process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, stderr=pipe, env={}, cwd="/")

@@ -22,11 +22,12 @@ import sys
 import tarfile
 import zlib
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+from ares.agent.staging.layer_bytes import PIECE, Flaw, Zstd, is_zstd, layer_bytes
 
 _MEMORY_BYTES: Final = 512 << 20
 _NICE: Final = 10
-_PIECE: Final = 1 << 20
 _NEWUSER: Final = 0x10000000
 _PDEATHSIG: Final = 1
 _PATH_BYTES_MAX: Final = 4096
@@ -41,68 +42,6 @@ _OPAQUE: Final = ".wh..wh..opq"
 _AUFS: Final = ".wh..wh."
 _PASSWD_BYTES_MAX: Final = 1 << 20
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_GZIP: Final = b"\x1f\x8b"
-_ZSTD: Final = b"\x28\xb5\x2f\xfd"
-
-
-class Flaw(Exception):
-    """Why the image cannot be unpacked, in words."""
-
-
-class _Bytes(Protocol):
-    def read(self, size: int = -1, /) -> bytes: ...
-
-
-class _Pieces:
-    """Files one after the other, as one. They are opened before the root is left behind."""
-
-    def __init__(self, files: list[int]) -> None:
-        self._files = files
-
-    def read(self, size: int = -1, /) -> bytes:
-        while self._files:
-            if data := os.read(self._files[0], _PIECE if size < 0 else min(size, _PIECE)):
-                return data
-            os.close(self._files.pop(0))
-        return b""
-
-
-class _Raw(io.RawIOBase):
-    def __init__(self, source: _Bytes) -> None:
-        self._source = source
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._source.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-
-class _Hashed(_Raw):
-    """What is read of it goes into a digest, and is counted."""
-
-    def __init__(self, source: _Bytes, bytes_max: int, what: str) -> None:
-        super().__init__(source)
-        self._left = self._bytes_max = bytes_max
-        self._what = what
-        self._sha256 = hashlib.sha256()
-
-    def readinto(self, buffer: Any) -> int:
-        size = super().readinto(buffer)
-        self._left -= size
-        if self._left < 0:
-            raise Flaw(f"{self._what} has more than {self._bytes_max:,} bytes when it is unpacked")
-        self._sha256.update(buffer[:size])
-        return size
-
-    def finish(self, digest: str) -> None:
-        """Reads the rest, and compares."""
-        while self.read(_PIECE):
-            pass
-        if (found := f"sha256:{self._sha256.hexdigest()}") != digest:
-            raise Flaw(f"{self._what} should be {digest} when it is unpacked, and came as {found}")
 
 
 class _Member(tarfile.TarInfo):
@@ -205,7 +144,7 @@ class _ImageTree:
         assert source is not None, "it is a file"
         fd = os.open(path, _NEW, 0o600)
         try:
-            while data := source.read(_PIECE):
+            while data := source.read(PIECE):
                 view = memoryview(data)
                 while view:
                     view = view[os.write(fd, view) :]
@@ -267,7 +206,7 @@ def _verify(layer: dict[str, Any], files: list[int]) -> str:
     """Compares a layer's bytes with its digest before anything of them is used. Returns its name in messages."""
     name, sha256, size = f"layer {layer['digest'][:19]}", hashlib.sha256(), 0
     for fd in files:
-        while data := os.read(fd, _PIECE):
+        while data := os.read(fd, PIECE):
             sha256.update(data)
             size += len(data)
         os.lseek(fd, 0, os.SEEK_SET)
@@ -276,16 +215,12 @@ def _verify(layer: dict[str, Any], files: list[int]) -> str:
     return name
 
 
-def _unpack(tree: _ImageTree, layer: dict[str, Any], files: list[int], bytes_max: int) -> None:
+def _unpack(tree: _ImageTree, layer: dict[str, Any], files: list[int], zstd: Zstd | None, bytes_max: int) -> None:
     name = _verify(layer, files)
-    magic = os.pread(files[0], len(_ZSTD), 0) if files else b""
-    if magic == _ZSTD:
-        raise Flaw(f"{name} is compressed with zstd, which is not taken: push the image with gzip layers")
-    whole = _Pieces(files) if magic[:2] != _GZIP else gzip.GzipFile(fileobj=io.BufferedReader(_Raw(_Pieces(files))))
     # Headers and padding come on top of the files.
-    plain = _Hashed(whole, 2 * bytes_max + (1 << 30), name)
+    plain = layer_bytes(files, zstd, 2 * bytes_max + (1 << 30), name)
     tree.begin_layer()
-    with tarfile.open(fileobj=io.BufferedReader(plain, _PIECE), mode="r|", tarinfo=_Member, errorlevel=2) as tar:
+    with tarfile.open(fileobj=io.BufferedReader(plain, PIECE), mode="r|", tarinfo=_Member, errorlevel=2) as tar:
         for member in tar:
             tree.add(tar, member)
             # Otherwise it remembers every member.
@@ -368,11 +303,13 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     files = [_opened(layer["files"]) for layer in request["layers"]]
+    # While the machine's libraries can be reached.
+    zstd = Zstd() if any(is_zstd(parts) for parts in files) else None
     _confine(request["root"], request["uid"])
     if request["layers"]:
         tree = _ImageTree(request["bytes_max"], request["entries_max"])
         for layer, parts in zip(request["layers"], files, strict=True):
-            _unpack(tree, layer, parts, request["bytes_max"])
+            _unpack(tree, layer, parts, zstd, request["bytes_max"])
         tree.finish()
     return {**_fingerprint(), **_user(request["user"])}
 
@@ -393,7 +330,3 @@ def main() -> None:
     except OSError as error:
         answer = {"trouble": f"it cannot be unpacked here: {error.strerror or error}"}
     sys.stdout.write(json.dumps(answer))
-
-
-if __name__ == "__main__":
-    main()

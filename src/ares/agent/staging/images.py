@@ -18,11 +18,13 @@ from ares.agent.staging.unpack import NotWanted
 from ares.agent.transfer.transfers import Transfers
 from ares.api.projects import ProjectManifest
 from ares.core.image import layout
+from ares.core.image.account import account_of
 from ares.core.image.layout import Descriptor, ImageConfig, ImageIndex, ImageManifest, RunConfig
 from ares.core.image.reference import DirectoryImage, ImageFlaw, RegistryImage, parse
 from ares.core.image.run import ImageUser, argv_of, environment_of, workdir_of
 from ares.model.job import JobSpec
 from ares.model.link import Start
+from ares.model.secret import RegistryAccount
 from ares.ports.executor import ImageFiles, Launch
 from ares.ports.link import Registry, RegistryBarred, RegistryRefused, RegistryUnreachable
 
@@ -117,6 +119,8 @@ class Images:
         registry = self._registry
         if registry is None:
             raise StagingFailed("this node fetches no images from registries")
+        if (account := _account(start, ref.host)) is not None:
+            registry = registry.signed_in(account)
 
         if ref.digest and (kept := await self._kept(start, ref.digest, layer, uid)) is not None:
             return kept
@@ -225,6 +229,11 @@ class Images:
 
         config, layers = await self._threads.run(tenant, fetch)
         return await self._store.add(tenant, digest, config, layers, uid, wanted)
+
+
+def _account(start: Start, host: str) -> RegistryAccount | None:
+    given = next((secret for secret in start.secrets if secret.registry == host), None)
+    return None if given is None else account_of(given.value.reveal(), given.name, host)
 
 
 def _nothing() -> None:

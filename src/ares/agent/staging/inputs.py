@@ -2,6 +2,7 @@
 copied."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterator
@@ -15,9 +16,11 @@ from ares.agent.staging.dataset_shelf import DatasetDraft, DatasetShelf, NoRoomH
 from ares.agent.staging.node_environment import folder_at
 from ares.agent.staging.stager import Stager, StagingFailed, in_thread
 from ares.agent.staging.unpack import NotWanted
-from ares.core.dataset import variable
+from ares.core.dataset import cached_name, variable
 from ares.model.job import DataInput, staged_of
 from ares.model.link import FetchPiece, Progress, Start
+from ares.model.node import CACHED_MAX
+from ares.ports.clock import Clock
 from ares.ports.executor import Launch, NodeFolder
 from ares.ports.link import LinkRefused
 
@@ -25,6 +28,9 @@ from ares.ports.link import LinkRefused
 _AT_ONCE: Final = 2
 _TURNS_MAX: Final = 1000
 _SAY_EVERY_BYTES: Final = 256 << 20
+# A version that is smaller is fetched so soon that it does not matter where it is.
+_WORTH_BYTES: Final = 64 << 20
+_TELL_EVERY_S: Final = 1.0
 
 
 class StagedInputs:
@@ -38,6 +44,8 @@ class StagedInputs:
         self._making_room = asyncio.Lock()
         # What keeps the datasets of attempts that have not ended.
         self._pins: dict[Attempt, list[Callable[[], None]]] = {}
+        # Set when what is on the shelf may have changed.
+        self.stirred = asyncio.Event()
 
     async def dress(self, attempt: Attempt, launch: Launch) -> Launch:
         """The launch with all inputs in their places. Raises StagingFailed, and NotWanted when the attempt is to
@@ -95,11 +103,14 @@ class StagedInputs:
             await in_thread(lambda: draft.begin(lambda: not attempt.fenced))
             size = sum(entry.size for entry in manifest.entries)
             lacking = {part: places[0].size for part, places in draft.lacking.items()}
-            with self._shelf.coming(tenant, sha256) as coming:
-                async with self._making_room:
-                    await in_thread(lambda: self._shelf.make_room(coming, size, sum(lacking.values())))
-                await self._fill(attempt, name, sha256, draft, lacking)
-                await in_thread(lambda: self._shelf.add(tenant, sha256, draft))
+            try:
+                with self._shelf.coming(tenant, sha256) as coming:
+                    async with self._making_room:
+                        await in_thread(lambda: self._shelf.make_room(coming, size, sum(lacking.values())))
+                    await self._fill(attempt, name, sha256, draft, lacking)
+                    await in_thread(lambda: self._shelf.add(tenant, sha256, draft))
+            finally:
+                self.stirred.set()
 
     def _turn(self, tenant: str, sha256: str) -> asyncio.Lock:
         if len(self._turns) > _TURNS_MAX:
@@ -124,9 +135,20 @@ class StagedInputs:
     ) -> None:
         for some in left:
             told.check()
-            for piece in await self._stager.parts(start, sha256, some, "data"):
-                await in_thread(lambda piece=piece: _take(draft, piece))
-                told.add(len(piece.data))
+            async with contextlib.aclosing(self._stager.parts(start, sha256, some, "data")) as pieces:
+                async for piece in pieces:
+                    await in_thread(lambda piece=piece: _take(draft, piece))
+                    told.add(len(piece.data))
+
+    async def tell(self, clock: Clock) -> None:
+        """Tells the control plane which larger versions are here, and again when that changes. Never returns."""
+        while True:
+            self.stirred.clear()
+            held = await in_thread(lambda: list(self._shelf.held()))
+            worth = [cached_name(tenant, sha256) for tenant, sha256, size in held if size >= _WORTH_BYTES]
+            self._mailbox.cached(tuple(sorted(worth[:CACHED_MAX])))
+            await self.stirred.wait()
+            await clock.sleep(_TELL_EVERY_S)
 
 
 class _FetchedBytes:

@@ -101,7 +101,8 @@ class Stager:
         tenant = start.ref.tenant
         raw = await in_thread(lambda: self._known(tenant, project))
         if raw is None:
-            (piece,) = await self._pieces(start, project, ())
+            async with contextlib.aclosing(self._pieces(start, project, ())) as pieces:
+                piece = await anext(pieces)
             if hashlib.sha256(piece.data).hexdigest() != project:
                 raise StagingFailed("the manifest that came is not the one that was asked for")
             raw = piece.data
@@ -136,8 +137,9 @@ class Stager:
         for some in self.requests(tenant, lacking):
             if not wanted():
                 raise NotWanted
-            for piece in await self.parts(start, project, some):
-                await self._add(tenant, piece)
+            async with contextlib.aclosing(self.parts(start, project, some)) as pieces:
+                async for piece in pieces:
+                    await self._add(tenant, piece)
 
     async def _add(self, tenant: str, piece: FetchPiece) -> None:
         async with self._adding:
@@ -158,19 +160,29 @@ class Stager:
 
     async def parts(
         self, start: Start, project: str, sizes: Mapping[str, int], kind: TransferKind = "fetch"
-    ) -> list[FetchPiece]:
-        """Parts with these sizes, when it is the tenant's turn. Raises StagingFailed and LinkRefused."""
+    ) -> AsyncGenerator[FetchPiece]:
+        """Parts with these sizes, when it is the tenant's turn, each as it comes. Raises StagingFailed and
+        LinkRefused."""
         await self._transfers.take(start.ref.tenant, kind, sum(sizes.values()))
-        return await self._pieces(start, project, tuple(sizes))
+        async with contextlib.aclosing(self._pieces(start, project, tuple(sizes))) as pieces:
+            async for piece in pieces:
+                yield piece
 
-    async def _pieces(self, start: Start, project: str, parts: tuple[str, ...]) -> list[FetchPiece]:
-        """All pieces of one request, asked for again while the connection breaks."""
-        request = FetchRequest(ref=start.ref, rank=start.placement.rank, parts=parts, project=project)
-        tenant, pauses_s = start.ref.tenant, iter(_AGAIN_S)
+    async def _pieces(self, start: Start, project: str, parts: tuple[str, ...]) -> AsyncGenerator[FetchPiece]:
+        """The pieces of one request. When the connection breaks, those that did not come are asked for again."""
+        tenant, pauses_s, came = start.ref.tenant, iter(_AGAIN_S), 0
         while True:
+            request = FetchRequest(ref=start.ref, rank=start.placement.rank, parts=parts[came:], project=project)
             try:
                 async with self._transfers.turn(tenant, CONTROL_PLANE, job=start.ref.job, failures=(LinkBroken,)):
-                    return await self._asked(request)
+                    async for piece in self._fetch(request):
+                        if parts and (came == len(parts) or piece.sha256 != parts[came]):
+                            raise LinkBroken("parts came that were not asked for")
+                        came, pauses_s = came + 1, iter(_AGAIN_S)
+                        yield piece
+                    if came < max(1, len(parts)):
+                        raise LinkBroken(f"{came} of {len(parts)} parts came")
+                return
             except LinkBroken as error:
                 _log.warning("staging.again", job=start.ref.job, why=str(error))
                 # Files that no attempt of the tenant can have now are waited for.
@@ -179,13 +191,6 @@ class Stager:
                 if (pause_s := next(pauses_s, None)) is None:
                     raise StagingFailed(f"its files cannot be fetched: {error}") from None
                 await self._clock.sleep(pause_s)
-
-    async def _asked(self, request: FetchRequest) -> list[FetchPiece]:
-        parts, found = request.parts, [piece async for piece in self._fetch(request)]
-        whole = [piece.sha256 for piece in found] == list(parts) or (not parts and len(found) == 1)
-        if not whole and not any(piece.trouble for piece in found):
-            raise LinkBroken(f"{len(found)} of {len(parts)} parts came")
-        return found
 
 
 def _requests(parts: Mapping[str, int], bytes_max: int) -> Iterator[tuple[str, ...]]:

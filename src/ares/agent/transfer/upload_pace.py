@@ -29,20 +29,39 @@ class UploadPace:
         self._wake = wake
         self._granted = 0
         self._asked = 0
+        self._is_urgent = False
         self._withdraw: Callable[[], None] = lambda: None
         self._timer: asyncio.TimerHandle | None = None
 
     def room(self, wanted: int) -> int:
         """How many of the bytes that are to be sent may go now. With 0, `wake` follows."""
+        if not self._granted and self._transfers.limited(self._tenant):
+            if not self._asked and self._timer is None:
+                self._asked = min(wanted, _ASK_BYTES)
+                self._ask()
+            return 0
+        # Last: where the endpoint is left alone, this may take the one turn that finds out whether it answers again.
         if self._away():
             return 0
-        if not self._granted and not self._transfers.limited(self._tenant):
+        if not self._granted:
             self._transfers.count(self._tenant, self._kind, wanted)
             return wanted
-        if not self._granted and not self._asked:
-            self._asked = min(wanted, _ASK_BYTES)
-            self._withdraw = self._transfers.ask(self._tenant, self._kind, self._asked, self._more)
         return min(wanted, self._granted)
+
+    def hurry(self) -> None:
+        """From now on it goes before other bytes of its tenant, and more often than other tenants': its place is kept
+        until it is there. Its tenant's rate stays what it is."""
+        if self._is_urgent:
+            return
+        self._is_urgent = True
+        if self._asked:
+            self._withdraw()
+            self._ask()
+
+    def _ask(self) -> None:
+        self._withdraw = self._transfers.ask(
+            self._tenant, self._kind, self._asked, self._more, urgent=self._is_urgent
+        )  # fmt: skip
 
     def sent(self, size: int) -> None:
         self._granted = max(0, self._granted - size)

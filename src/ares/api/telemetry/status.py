@@ -5,7 +5,7 @@ from typing import Literal
 from ares.model.base import Shown
 
 PartVerdict = Literal["ok", "warn", "bad"]
-PartKind = Literal["leader", "store", "disk", "nodes", "node", "certificate", "backup", "records", "alerts"]
+PartKind = Literal["leader", "replica", "store", "disk", "nodes", "node", "certificate", "backup", "records", "alerts"]
 
 
 class StatusPart(Shown, frozen=True):

@@ -6,8 +6,8 @@ from ares.model.base import Record, Shown
 from ares.model.state import Phase
 
 # The whole; accepted; until it was in a queue; in the queue; a place chosen; staged and started; ran, by rank; what was
-# revoked until its processes were gone; until it was tried again; its end and result written.
-SpanName = Literal["job", "submit", "route", "queue", "place", "start", "run", "stop", "backoff", "commit"]
+# revoked until its processes were gone; until it was tried again; its end and result written; recorded by the program.
+SpanName = Literal["job", "submit", "route", "queue", "place", "start", "run", "stop", "backoff", "commit", "program"]
 SpanStatus = Literal["unset", "ok", "error"]
 TraceFormat = Literal["spans", "otlp", "chrome"]
 
@@ -32,6 +32,8 @@ class TraceSpan(Shown, frozen=True):
     # 0 where it belongs to no attempt.
     attempt: int = 0
     rank: int | None = None
+    # What the program calls it; empty where the span is not the program's.
+    label: str = ""
     status: SpanStatus = "unset"
     message: str = ""
     attributes: dict[str, str | int | float] = {}

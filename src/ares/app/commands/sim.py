@@ -8,6 +8,7 @@ import click
 
 from ares.edge.cli.render.output import output_option, print_objects
 
+_FEDERATION = "Worlds of a global plane and several clusters, judged by F1 to F14."
 _MUTANT = "Switch a seeded bug on, to see it caught; `ares sim mutants --list` names them."
 
 
@@ -17,7 +18,7 @@ def sim() -> None:
 
     A seed decides everything that happens in its world: who crashes, freezes or is cut off, what the store
     loses, in which order everybody wakes. The same seed gives the same history, byte for byte. Independent
-    checkers judge each history by the predicates E1 to E26.
+    checkers judge each history by the predicates E1 to E27, and those of several clusters by F1 to F14.
     """
 
 
@@ -25,24 +26,27 @@ def sim() -> None:
 @click.option("--seeds", type=click.IntRange(1, 100_000_000), default=2000, show_default=True, help="How many worlds.")
 @click.option("--first", type=click.IntRange(0, 1 << 62), default=0, show_default=True, help="The first seed.")
 @click.option("--mutant", default="", metavar="NAME", help=_MUTANT)
+@click.option("--federation", is_flag=True, help=_FEDERATION)
 @click.option("--workers", type=click.IntRange(0, 1024), default=0, help="Processes.  [default: one per core]")
 @click.option("--stop", is_flag=True, help="Stop at the first world that breaks a promise.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 @output_option("table", "json")
-def run_(seeds: int, first: int, mutant: str, workers: int, stop: bool, quiet: bool, output: str) -> int:
+def run_(
+    seeds: int, first: int, mutant: str, federation: bool, workers: int, stop: bool, quiet: bool, output: str
+) -> int:
     """Plays many worlds and judges each. Exit code 1 when a promise was broken."""
     from ares.edge.cli.render.progress import Bars
     from ares.sim.world import seeds as seeds_module
 
-    _known(mutant)
+    _known(mutant, federation)
     outcomes: list[Any] = []
     with Bars(["worlds"], "seeds", quiet=quiet or output == "json") as bars:
-        for outcome in seeds_module.run(seeds_module.Range(first, seeds, mutant, workers, stop)):
+        for outcome in seeds_module.run(seeds_module.Range(first, seeds, mutant, workers, stop, federation=federation)):
             outcomes.append(outcome)
             bars.show(0, len(outcomes), seeds)
     found = seeds_module.summarize(outcomes)
     if not print_objects(output, seeds_module.figures(found), lambda _: []):
-        _print(found)
+        _print_federation(found) if federation else _print(found)
     return 1 if found.broken else 0
 
 
@@ -50,16 +54,19 @@ def run_(seeds: int, first: int, mutant: str, workers: int, stop: bool, quiet: b
 @click.option("--seed", type=click.IntRange(0, 1 << 62), required=True, help="The world to play again.")
 @click.option("--mutant", default="", metavar="NAME", help=_MUTANT)
 @click.option("--case", default="", metavar="NAME", help="A directed case instead of the swarm.")
+@click.option("--federation", is_flag=True, help=_FEDERATION)
 @click.option("--history", metavar="FILE", type=click.Path(dir_okay=False), help="Write the history, as JSON lines.")
 @output_option("table", "json")
-def replay_(seed: int, mutant: str, case: str, history: str | None, output: str) -> int:
+def replay_(seed: int, mutant: str, case: str, federation: bool, history: str | None, output: str) -> int:
     """Tells the story of one world. Exit code 1 when it breaks a promise."""
     from ares.check.invariants import history as history_module
     from ares.sim.world import seeds, story
 
     _fixed_hashes()
-    _known(mutant)
+    _known(mutant, federation)
     _known_case(case)
+    if federation:
+        return _replay_federation(seed, mutant, history, output)
     played, judged = seeds.replay(seed, mutant, case)
     if history is not None:
         with open(history, "wb") as file:
@@ -71,6 +78,23 @@ def replay_(seed: int, mutant: str, case: str, history: str | None, output: str)
             click.echo(printable(line))
         for failure in judged.failures:
             click.echo(printable(f"!!! not caught by anybody: {failure}"))
+        click.echo(f"{len(played.events)} events, sha256 {judged.digest}: {_verdict(judged)}")
+    return 0 if judged.clean else 1
+
+
+def _replay_federation(seed: int, mutant: str, history: str | None, output: str) -> int:
+    from ares.check.federation import history as history_module
+    from ares.edge.cli.render.text import printable
+    from ares.sim.federation import story
+    from ares.sim.world import seeds
+
+    played, judged = seeds.replay_federation(seed, mutant)
+    if history is not None:
+        with open(history, "wb") as file:
+            file.write(history_module.encode(played.events))
+    if not print_objects(output, seeds.outcome(judged), lambda _: []):
+        for line in story.story(played.events, judged.violations):
+            click.echo(printable(line))
         click.echo(f"{len(played.events)} events, sha256 {judged.digest}: {_verdict(judged)}")
     return 0 if judged.clean else 1
 
@@ -106,10 +130,12 @@ def suspicion_(worlds: int, load: str, quiet: bool, output: str) -> None:
         )
 
 
-def _known(mutant: str) -> None:
+def _known(mutant: str, federation: bool | None = None) -> None:
+    """`federation`: in such worlds only their own mutants show, and they in no other."""
     from ares.sim.mutants import mutants
 
-    names: dict[str, Any] = mutants.MUTANTS
+    known: dict[str, Any] = mutants.MUTANTS
+    names = [name for name, bug in known.items() if federation is None or bug.federation == federation]
     if mutant and mutant not in names:
         raise click.UsageError(f"there is no mutant {mutant!r}; there are: {', '.join(names)}")
 
@@ -196,6 +222,18 @@ def _verdict(judged: Any) -> str:
     return "every promise was kept" if judged.clean else f"{len(judged.violations)} broken promises"
 
 
+def _print_federation(found: Any) -> None:
+    from ares.check.federation import judge
+    from ares.edge.cli.render.table import print_table
+
+    titles: dict[str, str] = judge.TITLES
+    rows = [(rule, title, f"{found.counts.get(rule, 0):,}") for rule, title in titles.items()]
+    print_table(("RULE", "PROMISE", "TIMES TESTED"), rows, of="rules")
+    told = {"jobs": "JobSubmitted", "starts": "RunBegan", "faults": "FederationFault", "restores": "StoreRestored"}
+    click.echo("\n" + ", ".join(f"{found.counts.get(name, 0):,} {word}" for word, name in told.items()))
+    _print_broken(found, " --federation")
+
+
 def _print(found: Any) -> None:
     from ares.check.invariants import judge
     from ares.edge.cli.render.table import print_table
@@ -205,10 +243,14 @@ def _print(found: Any) -> None:
     print_table(("RULE", "PROMISE", "TIMES TESTED"), rows, of="rules")
     told = ("commits", "jobs", "grants", "results", "losses", "processes", "freezes", "faults", "calls", "unknown")
     click.echo("\n" + ", ".join(f"{found.counts.get(name, 0):,} {name}" for name in told))
+    _print_broken(found)
+
+
+def _print_broken(found: Any, flag: str = "") -> None:
     click.echo(f"{found.seeds:,} worlds, {found.per_cpu_minute:,.0f} per CPU minute")
     for outcome in found.broken:
         click.echo(
-            f"\nseed {outcome.seed}: {_verdict(outcome)}; `ares sim replay --seed {outcome.seed}` tells the story"
+            f"\nseed {outcome.seed}: {_verdict(outcome)}; `ares sim replay --seed {outcome.seed}{flag}` tells the story"
         )
         for violation in outcome.violations[:3]:
             click.echo(f"  {violation.rule} at {violation.t:.3f} s: {violation.job}: {violation.what}")

@@ -28,11 +28,22 @@ _POLICY = (
 _LIST = "Print the policies, and exit."
 _GPUS = "What if there were 20% more machines of every kind?"
 _LOAD = "What if jobs came 1.2 times as fast?"
+_CHECKPOINTS = "What if jobs saved their work when they have to leave, and took SECONDS to go on from it?"
 _ORDERS = ("instant", "reference", "committed")
 _EVENT_ORDER = (
     "instant: all that happens at one moment, then a decision. reference: one event at a time, as published EASY"
     " schedules were made. committed: whoever waits first stays first.  [default: instant]"
 )
+_REGIONS = (
+    "Send the jobs, N times as fast, to N regions with the trace's machine each: completion times by the router of a"
+    " federation, by simple rules, and by an oracle that binds a job to a region only when it starts there."
+)
+_SCALE = (
+    "Buy the trace's machines as jobs need them: what they cost and how long jobs wait by the autoscaler, by a simple"
+    " threshold, and with all machines always on."
+)
+_UNIT_HOUR = "With --scale: what a GPU costs an hour (a core, on machines without).  [default: 1]"
+_BOOT = "With --scale: how many seconds a machine takes until it is ready.  [default: 180]"
 _ETA = "Tell every job that has to wait when it will start, and say how many started within that interval."
 _VIOLATIONS_SHOWN = 20
 _CHECK = "Have every decision judged by a checker that knows nothing of the scheduler. Exit code 1 if one is wrong."
@@ -57,10 +68,15 @@ def print_policies(ctx: click.Context, param: click.Parameter, value: bool) -> N
 @click.option("--more-gpus", "gpus", metavar="PERCENT", callback=read_percent, help=_GPUS)
 @click.option("--fair-share", is_flag=True, help="What if whoever used least of late came first?")
 @click.option("--load", type=click.FloatRange(0.01, 100.0), default=1.0, metavar="FACTOR", help=_LOAD)
+@click.option("--checkpoints", type=click.FloatRange(0.0, 86_400.0), metavar="SECONDS", help=_CHECKPOINTS)
 @click.option("--no-baseline", is_flag=True, help="Only what the question changes, not also the same without it.")
 @click.option("--event-order", type=click.Choice(_ORDERS), default="instant", help=_EVENT_ORDER)
 @click.option("--check", is_flag=True, help=_CHECK)
 @click.option("--eta", is_flag=True, help=_ETA)
+@click.option("--regions", type=click.IntRange(2, 16), metavar="N", help=_REGIONS)
+@click.option("--scale", is_flag=True, help=_SCALE)
+@click.option("--unit-hour", type=click.FloatRange(0.0, 1e6), default=1.0, metavar="PRICE", help=_UNIT_HOUR)
+@click.option("--boot-s", type=click.FloatRange(0.0, 86_400.0), default=180.0, metavar="SECONDS", help=_BOOT)
 @report_option
 @json_option
 @click.option("--jobs-csv", metavar="FILE", callback=read_output, help="Write a line per job and policy.")
@@ -77,15 +93,22 @@ def simulate(trace: Path, policies: tuple[str, ...], output: str, **asked: Any) 
     \b
       ares simulate KTH-SP2.swf.gz -p fcfs -p easy -p conservative
       ares simulate jobs.csv --nodes 8x96x8xA100 -p easy -p easy@exact --report out.html
+      ares simulate KTH-SP2.swf.gz -p easy --regions 3
+      ares simulate jobs.csv --nodes 16x96x8xA100 -p easy --scale
       ares simulate jobs.csv -p tuned.json --more-gpus 20%
       ares simulate jobs.csv -p easy --fair-share
+      ares simulate jobs.csv --checkpoints 60
 
-    The last two are questions: each policy is shown as it is and with what the question changes. The
+    The last three are questions: each policy is shown as it is and with what the question changes. The
     same seed gives the same outcome, however many cores work on it.
     """
     from ares.sim.report import figures as figures_module
 
     check_outputs(trace, asked["report"], asked["json_"], asked["jobs_csv"])
+    if asked["scale"]:
+        return _scaled(trace, policies[0], output, asked)
+    if asked["regions"] is not None:
+        return _regions(trace, policies[0], output, asked)
     with readable():
         asked_for = _study(trace, policies, asked)
         done = _run(asked_for, asked, quiet=asked["quiet"] or output == "json")
@@ -96,6 +119,45 @@ def simulate(trace: Path, policies: tuple[str, ...], output: str, **asked: Any) 
         _print_starts(done.figures)
         _print_checked(done.figures)
     return 1 if any(run.checked.broken for run in done.figures.runs if run.checked is not None) else 0
+
+
+def _regions(trace: Path, policy: str, output: str, asked: dict[str, Any]) -> int:
+    import msgspec
+
+    from ares.edge.cli.render.table import print_table
+    from ares.sim.routing.comparison import compare
+    from ares.sim.traces import policies as policies_module
+
+    with readable():
+        found = compare(source(trace, asked).trace(), policies_module.policy(policy), asked["regions"])
+    if not print_objects(output, {"regions": asked["regions"], "rules": msgspec.to_builtins(found)}, lambda _: []):
+        rows = (
+            (row.rule, f"{row.jobs:,}", f"{row.completion_s:,.0f}", f"{row.wait_s:,.0f}", f"{row.above:+.1%}")
+            for row in found
+        )
+        print_table(("RULE", "JOBS", "COMPLETION S", "WAIT S", "AGAINST THE ORACLE"), rows, of="rules")
+    return 0
+
+
+def _scaled(trace: Path, policy: str, output: str, asked: dict[str, Any]) -> int:
+    import msgspec
+
+    from ares.edge.cli.render.table import print_table
+    from ares.sim.scaling.comparison import compare_scalers
+    from ares.sim.scaling.fleet import FleetTerms
+    from ares.sim.traces import policies as policies_module
+
+    terms = FleetTerms(unit_hour=asked["unit_hour"], boot_s=asked["boot_s"])
+    with readable():
+        found = compare_scalers(source(trace, asked).trace(), policies_module.policy(policy), terms)
+    if not print_objects(output, {"scalers": msgspec.to_builtins(found)}, lambda _: []):
+        rows = (
+            (row.scaler, f"{row.jobs:,}", f"{row.machines:,}", f"{row.cost:,.1f}", f"{row.wait_s:,.0f}",
+             f"{row.wait_p95_s:,.0f}", f"{row.late:,}")
+            for row in found
+        )  # fmt: skip
+        print_table(("SCALER", "JOBS", "MACHINES", "COST", "WAIT S", "P95", "LATE"), rows, of="scalers")
+    return 0
 
 
 def _print_starts(figures: Any) -> None:
@@ -129,7 +191,7 @@ def _study(trace: Path, policies: Sequence[str], asked: dict[str, Any]) -> Any:
     from ares.sim.traces import policies as policies_module
 
     by = study.renamed([policies_module.policy(name) for name in policies])
-    question = study.WhatIf(asked["gpus"], asked["load"], asked["fair_share"])
+    question = study.WhatIf(asked["gpus"], asked["load"], asked["fair_share"], asked["checkpoints"])
     found = source(trace, asked).trace()
     return study.study(
         found,

@@ -83,13 +83,15 @@ class Answered(_Event, frozen=True, tag="answered"):
 
 
 class ProcessStarted(_Event, frozen=True, tag="process-started"):
-    """A rank of an attempt really runs. `resumed` is the checkpoint it was given: "fence/seq/digest"."""
+    """A rank of an attempt really runs. `resumed` is the checkpoint it was given: "fence/seq/digest"; `inputs` the
+    data that it finds: by the input's name, the digest of a manifest of what is there."""
 
     node: str
     job: str
     fence: str
     rank: int = 0
     resumed: str = ""
+    inputs: dict[str, str] = {}
 
 
 class Effect(_Event, frozen=True, tag="effect"):

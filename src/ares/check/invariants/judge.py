@@ -17,6 +17,7 @@ from ares.check.invariants.rules.crons import OneFiring
 from ares.check.invariants.rules.ends import Cancelled, Liveness, Recovery
 from ares.check.invariants.rules.fencing import Guarded, Monotone, Terminal
 from ares.check.invariants.rules.gangs import WholeGang
+from ares.check.invariants.rules.inputs import GivenData
 from ares.check.invariants.rules.ledger import Ledger, Ownership
 from ares.check.invariants.rules.logs import WholeLog
 from ares.check.invariants.rules.processes import Overlap, StartOnce, Zombie
@@ -32,7 +33,7 @@ from ares.check.invariants.scene import Scene
 _CHECKERS: tuple[type[Rule], ...] = (
     Dedup, Terminal, Monotone, Guarded, OneResult, Checkpoints, Budget, Quota, Zombie, Overlap, Liveness, Recovery,
     Cancelled, Ownership, Ledger, MonotoneReads, WholeGang, StartOnce, Released, OwnShare, OneOrder, WholeLog, AsAsked,
-    OneFiring, Children,
+    OneFiring, Children, GivenData,
 )  # fmt: skip
 
 # Every rule by its id: its title in words, and what checks it.

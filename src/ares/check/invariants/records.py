@@ -84,6 +84,7 @@ class Checkpoint(_Record, frozen=True):
     seq: int = 0
     manifest: str = ""
     step: int = 0
+    nth: int = 0
 
     def __str__(self) -> str:
         return f"{self.fence}/{self.seq}/{self.manifest}"
@@ -237,6 +238,15 @@ class Flow(_Record, frozen=True):
     abandoned: bool = False
 
 
+class GivenInput(_Record, frozen=True):
+    name: str
+    from_: str = msgspec.field(name="from", default="")
+
+    @property
+    def digest(self) -> str:
+        return self.from_.partition("@sha256:")[2]
+
+
 class Spec(_Record, frozen=True):
     resources: Resources = Resources()
     alternatives: tuple[Resources, ...] = ()
@@ -252,6 +262,7 @@ class Spec(_Record, frozen=True):
     qos: str = "guaranteed"
     licences: dict[str, int] = {}
     preemption: Preemption = Preemption()
+    inputs: tuple[GivenInput, ...] = ()
 
 
 class Gpu(_Record, frozen=True):

@@ -40,7 +40,7 @@ class Checker:
         self._down: set[str] = set()
         self._now = 0.0
         # Whether attempts may be preempted, so that they end before their time.
-        self._taken_away = bool({"preempt", "reclaim", "shrink"}.intersection(profile.actions))
+        self._taken_away = bool({"preempt", "reclaim", "rotate", "shrink"}.intersection(profile.actions))
         self._wishes: dict[int, tuple[AskedRoom, ...]] = {}
         # Whether a job fits on the nodes that are up when no other job runs.
         self._possible: dict[int, bool] = {}
@@ -76,6 +76,7 @@ class Checker:
         for job, ends in decision.corrected:
             if job in self._running:
                 self._running[job].ends = ends
+                struck.update(place.node for place in self._running[job].placements if self._rules.guesses)
         self._judge_head(decision)
         self._judge_plan(decision)
         self._judge_promises(decision, struck)
@@ -131,7 +132,8 @@ class Checker:
         gang = self._jobs[end.job].spec.gang
         if gang is not None and gang.min_ranks is not None:
             return late
-        if ran > whole + _ROUNDING_S:
+        # An attempt that goes on from saved work first takes its time to do so.
+        if ran > whole + self._jobs[end.job].restart_s + _ROUNDING_S:
             self._say(end.at, end.job, f"ran for {ran:g} s; it takes {whole:g} s")
         elif ran < whole - _ROUNDING_S and not (
             self._taken_away or any(place.node in down for place in running.placements)

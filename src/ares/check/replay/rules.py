@@ -9,9 +9,9 @@ from ares.model.profile import Profile
 
 
 # Actions by which a job waits for other reasons than room, or takes room from other jobs.
-_UNUSUAL = ("pace", "shrink", "reclaim", "preempt", "consolidate", "grow")
+_UNUSUAL = ("pace", "shrink", "reclaim", "preempt", "rotate", "consolidate", "grow")
 
-_EVICTS = frozenset({"shrink", "reclaim", "preempt"})
+_EVICTS = frozenset({"shrink", "reclaim", "preempt", "rotate"})
 _HOLDS = ("easy", "aggressive", "deadline")
 # Factors that are at most 1, and those that set a job apart from like ones.
 _BOUNDED = ("drf", "fair-share")
@@ -39,15 +39,18 @@ class PolicyRules(NamedTuple):
     # What half of the cluster adds once a job has waited for `ageing_s`, and takes from jobs that would pass it.
     width_s: float = 0.0
     ageing_s: float = 1.0
-    # Whether a job of higher priority may preempt others.
+    # Whether a job of higher priority may preempt others, and one that has had less service jobs that save their work.
     evicts: bool = False
+    rotates: bool = False
+    # Whether promises go by likely run times: ends of running jobs move when plans go by limits, and back.
+    guesses: bool = False
 
 
 def rules_of(profile: Profile, *, committed: bool = False) -> PolicyRules:
     strategy = profile.backfill.strategy if "backfill" in profile.actions else "strict"
     said = [f"{why}: the first that waits is not compared" for why in _why_not(profile, committed=committed)]
     filling = profile.backfill
-    drains = filling.drain and not said and strategy in ("easy", "deadline")
+    drains = filling.drain and filling.hold == "longest" and not said and strategy in ("easy", "deadline")
     weights = {factor.name: factor.weight for factor in profile.order.primary if factor.weight}
     unit_s = profile.order.ageing_s / weights["age"] if "age" in weights else 0.0
     endless = _endless(profile, strategy, weights)
@@ -66,6 +69,8 @@ def rules_of(profile: Profile, *, committed: bool = False) -> PolicyRules:
         width_s=unit_s * weights.get("size", 0.0),
         ageing_s=profile.order.ageing_s,
         evicts=bool(_EVICTS.intersection(profile.actions)),
+        rotates="rotate" in profile.actions,
+        guesses=filling.hold == "likely",
     )
 
 
@@ -74,7 +79,7 @@ def _slips_s(profile: Profile, strategy: str, weights: dict[str, float]) -> floa
         return None
     if strategy == "aggressive":
         return profile.backfill.delay_max_s
-    return 0.0 if profile.backfill.drain else None
+    return 0.0 if profile.backfill.drain and profile.backfill.hold == "longest" else None
 
 
 def _endless(profile: Profile, strategy: str, weights: dict[str, float]) -> list[str]:
@@ -85,6 +90,7 @@ def _endless(profile: Profile, strategy: str, weights: dict[str, float]) -> list
         "who used less stays ahead, and waiting counts nothing": "fair-share" in weights and "age" not in weights,
         "those with a deadline stay ahead": "deadline" in weights and "age" not in weights,
         "others enter again when a promise slips": strategy in _HOLDS and not profile.backfill.drain,
+        "promises by likely run times slip until the guard holds": profile.backfill.hold == "likely",
     }
     return [why for why, so in said.items() if so]
 

@@ -40,6 +40,8 @@ class TraceJob(Record, frozen=True):
     runs_s: dict[str, float] = {}
     # The exit code it ends with, when that is not 0.
     fails: int | None = None
+    # How long it takes to go on from saved work.
+    restart_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,18 @@ def scaled(trace: Trace, *, gpus: float = 1.0, load: float = 1.0) -> Trace:
     nodes = trace.nodes if gpus == 1.0 else _more(trace.nodes, gpus, said)
     jobs = trace.jobs if load == 1.0 else _faster(trace.jobs, load, said)
     return replace(trace, jobs=jobs, nodes=nodes, warnings=(*trace.warnings, *said))
+
+
+def saving(trace: Trace, restart_s: float) -> Trace:
+    """The same trace with jobs that save their work when they have to leave, and take so long to go on from it."""
+    # Like jobs share their specification, as before.
+    specs = {id(job.spec): job.spec for job in trace.jobs}
+    saves = {
+        at: put(spec, preemption=put(spec.preemption, allowed=True, checkpoint_signal="SIGUSR1"))
+        for at, spec in specs.items()
+    }
+    jobs = tuple(put(job, spec=saves[id(job.spec)], restart_s=restart_s) for job in trace.jobs)
+    return replace(trace, jobs=jobs)
 
 
 def _more(nodes: tuple[NodeInfo, ...], factor: float, said: list[str]) -> tuple[NodeInfo, ...]:

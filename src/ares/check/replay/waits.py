@@ -85,7 +85,9 @@ class Waits:
 
     def _may_evict(self) -> bool:
         """Whether room may be kept for a job whose victims are still leaving. The log does not show that."""
-        return len(set(self._levels)) > 1 or any(job.spec.gang and job.spec.gang.min_ranks for job in self._jobs)
+        if len(set(self._levels)) > 1 or any(job.spec.gang and job.spec.gang.min_ranks for job in self._jobs):
+            return True
+        return self._rules.rotates and any(job.spec.preemption.checkpoint_signal for job in self._jobs)
 
     # ---- the first promise of each job, without excuses
 

@@ -15,6 +15,7 @@ CHECKS = {
     "capacity": "no machine is given away more than it has",
     "nodes": "machines and their leases agree",
     "reservations": "no device is booked twice for the same time",
+    "books": "books of days were written once, and nothing in them counts twice",
     "tokens": "tokens are well formed",
     "outputs": "files handed over are there, as long and as they were committed",
     "projects": "files that jobs start with are there, as they were shipped",

@@ -13,13 +13,16 @@ import msgspec
 from ares.model.access import BootstrapRecord, IdentityRecord, TenantRecord, TokenRecord, UserRecord
 from ares.model.alert import AlertRecord, ChannelRecord
 from ares.model.audit import AuditHead, AuditKey
+from ares.model.books.book import CapacityRecord, ClosingRecord, PlatformBook, TenantBook
+from ares.model.books.told import Telling
 from ares.model.checkpoint import CheckpointRecord, SealingRecord
+from ares.model.cluster import Allowance, ClusterRecord, LentQuota
 from ares.model.cron import CronRecord
 from ares.model.dataset import DatasetRecord
 from ares.model.job import JobSpec
 from ares.model.node import AuthorityRecord, MachineRecord, NodeLease, NodeRecord, RemovedNode
 from ares.model.policy import PolicyRecord
-from ares.model.profile import ProfileRecord
+from ares.model.profile import ProfileRecord, ShadowRecord
 from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord, TransferRecord
 from ares.model.reservation import Reservation
 from ares.model.scaling import InstanceRecord, ScalingSwitch
@@ -31,12 +34,15 @@ from ares.model.state import (
     LeaderRecord,
     LedgerEvent,
     ProgressRecord,
+    ReplicaRecord,
     RequestRecord,
     Result,
     RetryBudget,
     StoreProof,
 )
+from ares.model.telemetry.insight import InsightRecord
 from ares.model.timing import ClockRecord
+from ares.model.uplink import ClusterReport, TakenJob, UplinkRecord
 
 # A job's id is random characters and then its time; its keys have the time in front.
 _RANDOM_CHARS = 9
@@ -53,7 +59,7 @@ class Format(msgspec.Struct, frozen=True):
 
 
 # The newest that these checks know.
-KNOWN_FORMAT = 7
+KNOWN_FORMAT = 8
 
 
 class Whose(NamedTuple):
@@ -135,6 +141,10 @@ def _machine(tail: str, machine: MachineRecord) -> bool:
     return tail == f"{machine.role}/{machine.name}"
 
 
+def _escrow(tail: str, lent: LentQuota) -> bool:
+    return tail == f"{lent.cluster}/{lent.tenant}"
+
+
 def _digest(tail: str, identity: IdentityRecord) -> bool:
     return tail == hashlib.sha256(identity.identity.encode()).hexdigest()
 
@@ -155,6 +165,18 @@ def _policy_version(tail: str, policy: PolicyRecord) -> bool:
 
 def _spent(tail: str, spent: SpentRecord) -> bool:
     return tail == f"{spent.tenant}/{spent.month}"
+
+
+def _book(tail: str, book: TenantBook) -> bool:
+    return tail == f"{book.tenant}/{book.day}"
+
+
+def _told_book(tail: str, book: TenantBook) -> bool:
+    return tail == f"{book.cluster}/{book.tenant}/{book.day}/{book.incarnation:010d}"
+
+
+def _told_day(tail: str, book: PlatformBook) -> bool:
+    return tail == f"{book.cluster}/{book.day}/{book.incarnation:010d}"
 
 
 def _meter(tail: str, meter: MeterRecord) -> bool:
@@ -204,7 +226,16 @@ QUOTAS = RecordKind("/quotas/", QuotaRecord, _field("tenant"))
 ADMISSIONS = RecordKind("/admissions/", AdmissionRecord, _any)
 SPENT = RecordKind("/spent/", SpentRecord, _spent)
 METERS = RecordKind("/meters/", MeterRecord, _meter)
+BOOKS = RecordKind("/books/", TenantBook, _book)
+PLATFORM_BOOKS = RecordKind("/platform-books/", PlatformBook, _field("day"))
+TOLD_BOOKS = RecordKind("/told-books/", TenantBook, _told_book)
+TOLD_DAYS = RecordKind("/told-days/", PlatformBook, _told_day)
+TELLINGS = RecordKind("/tellings/", Telling, _field("cluster"))
+CLOSINGS = RecordKind("/closings/", ClosingRecord, _any)
+INSIGHTS = RecordKind("/insights/", InsightRecord, _field("id"))
+CAPACITY = RecordKind("/capacity/", CapacityRecord, _field("day"))
 TRANSFERS = RecordKind("/transfers/", TransferRecord, _field("replica"))
+REPLICAS = RecordKind("/replicas/", ReplicaRecord, _field("replica"))
 TENANTS = RecordKind("/tenants/", TenantRecord, _field("name"))
 USERS = RecordKind("/users/", UserRecord, _user)
 SECRETS = RecordKind("/secrets/", SecretRecord, _user)
@@ -220,8 +251,15 @@ NOTICES = RecordKind("/notices/", AlertRecord, _scoped("id"))
 CHANNELS = RecordKind("/channels/", ChannelRecord, _scoped("name"))
 AUDIT_HEADS = RecordKind("/audit-heads/", AuditHead, _head)
 AUDIT_KEYS = RecordKind("/audit-keys/", AuditKey, _field("id"))
+CLUSTERS = RecordKind("/clusters/", ClusterRecord, _field("name"))
+REPORTS = RecordKind("/reports/", ClusterReport, _field("cluster"))
+TAKEN = RecordKind("/taken/", TakenJob, _job)
+ESCROW = RecordKind("/escrow/", LentQuota, _escrow)
+ALLOWANCES = RecordKind("/allowances/", Allowance, _field("tenant"))
+UPLINK = RecordKind("/uplink", UplinkRecord, _any)
 LEADERS = RecordKind("/leader/", LeaderRecord, _any)
 PROFILES = RecordKind("/profiles/", ProfileRecord, _version)
+SHADOW = RecordKind("/shadow", ShadowRecord, _any)
 RESERVATIONS = RecordKind("/reservations/", Reservation, _field("name"))
 INSTANCES = RecordKind("/instances/", InstanceRecord, _field("id"))
 SCALING = RecordKind("/scaling/", ScalingSwitch, _field("pool"))
@@ -242,7 +280,8 @@ PER_JOB = (SPECS, STATES, EVENTS, RESULTS, PROGRESS, ARRAYS, RETRIES)
 OF_ALL = (
     NODES, LEASES, REMOVED, TOKENS, TENANTS, USERS, SECRETS, IDENTITIES, LEADERS, PROFILES, RESERVATIONS, BOOKINGS,
     CRONS, DATASETS, PREDICTIONS, MODEL, EPOCH, FORMAT, SETTLED, BOOTSTRAP, CLOCK, PROOF, MACHINES, AUTHORITY, POLICIES,
-    POLICY_HISTORY, ALERTS, NOTICES, CHANNELS, FLOWS, QUOTAS, ADMISSIONS, SPENT, METERS, TRANSFERS, AUDIT_HEADS,
-    AUDIT_KEYS,
-    INSTANCES, SCALING, CHECKPOINTS, SEALING,
+    POLICY_HISTORY, ALERTS, NOTICES, CHANNELS, FLOWS, QUOTAS, ADMISSIONS, SPENT, METERS, TRANSFERS, REPLICAS,
+    AUDIT_HEADS, AUDIT_KEYS, SHADOW,
+    INSTANCES, SCALING, CHECKPOINTS, SEALING, BOOKS, PLATFORM_BOOKS, CLOSINGS, CAPACITY, INSIGHTS,
+    CLUSTERS, REPORTS, TAKEN, ESCROW, ALLOWANCES, UPLINK, TOLD_BOOKS, TOLD_DAYS, TELLINGS,
 )  # fmt: skip

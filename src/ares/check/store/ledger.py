@@ -14,7 +14,7 @@ from ares.model.state import TERMINAL, Fence, LedgerEvent
 _ENDS = {"succeeded", "failed", "cancelled", "unknown", "unmet"}
 _OF_AN_ATTEMPT = {
     "started", "rank-started", "rank-exited", "succeeded", "failed", "retrying", "restarted", "lease-lost",
-    "preempted", "requeue-requested", "updated", "cancelled", "released",
+    "preempted", "requeue-requested", "updated", "cancelled", "released", "checkpointed", "checkpoint-damaged",
 }  # fmt: skip
 # Which entries may come next in a phase.
 _NEXT: dict[str, set[str]] = {
@@ -24,7 +24,7 @@ _NEXT: dict[str, set[str]] = {
     "STAGING": _OF_AN_ATTEMPT,
     "RUNNING": _OF_AN_ATTEMPT | {"resized"},
     "RETRYING": {"requeued", "retry-requested", "updated", "released", "cancelled", "held"},
-    "PREEMPTED": {"requeued", "updated", "released", "cancelled"},
+    "PREEMPTED": {"requeued", "updated", "released", "cancelled", "checkpointed"},
     "SUCCEEDED": {"released"},
     "FAILED": {"released"},
     "CANCELLED": {"released"},
@@ -48,6 +48,8 @@ _LEADS: dict[str, set[str]] = {
     "lease-lost": {"RETRYING", "FAILED", "UNKNOWN"},
     "preempted": {"PREEMPTED"},
     "requeue-requested": {"PREEMPTED"},
+    "checkpointed": {"STAGING", "RUNNING", "PREEMPTED"},
+    "checkpoint-damaged": {"STAGING", "RUNNING"},
     "updated": {"WAITING", "PENDING", "STAGING", "RUNNING", "RETRYING", "PREEMPTED"},
     "preempting": {"PENDING"},
     "requeued": {"PENDING"},
@@ -149,7 +151,7 @@ def _expected(now: tuple[Fence, ...], event: LedgerEvent) -> tuple[Fence, ...]:
         return (*now, *map(after, now))
     if event.kind == "unknown":
         return tuple(map(after, now))
-    if event.kind == "released" and event.phase not in _HOLDING:
+    if event.kind in {"released", "checkpointed"} and event.phase not in _HOLDING:
         return tuple(map(before, now))
     if event.kind == "requeued":
         return (*now, *map(before, now))

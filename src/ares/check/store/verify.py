@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from ares.check.store import kinds
+from ares.check.store.books import check_books
 from ares.check.store.cluster import MachineTable, check_reservations
 from ares.check.store.findings import Findings, VerifyReport
 from ares.check.store.jobs import MANUAL_RETRIES_MAX, check_job
@@ -115,6 +116,7 @@ class _Verification:
         if machines is not None:
             machines.judge()
             check_reservations(self._reader, self._findings)
+            check_books(self._reader, self._findings)
             self._check_rest()
 
     def _tick(self) -> None:
@@ -279,12 +281,14 @@ class _Verification:
         for kind in (
             kinds.LEADERS,
             kinds.PROFILES,
+            kinds.SHADOW,
             kinds.BOOKINGS,
             kinds.PREDICTIONS,
             kinds.MODEL,
             kinds.PROOF,
             kinds.CHECKPOINTS,
             kinds.SEALING,
+            kinds.INSIGHTS,
         ):
             for _ in self._reader.all(kind):
                 pass

@@ -21,6 +21,7 @@ from ares.core.access.table import WIDE, covers, may_grant, reaches, scope_of
 from ares.core.access.tokens import denied, digest, parse, verify
 from ares.core.refusal import Refusal
 from ares.model.access import BootstrapRecord, Permission, Principal, Role, TokenRecord, UserRecord
+from ares.model.node import MachineRole
 from ares.ports.clock import Clock, Rng
 from ares.ports.store import Committed, Compare, Delete, Put, Store, StoreUnavailable, Unknown
 
@@ -169,8 +170,8 @@ class Tokens:
             raise StoreUnavailable("the store did not confirm the first administrator; start again")
         return text if written.succeeded else None
 
-    async def trade_join(self, presented: str, node: str) -> str | Refusal:
-        """Spends a join token and issues the node's own credential in one transaction."""
+    async def trade_join(self, presented: str, node: str) -> tuple[str, MachineRole] | Refusal:
+        """Spends a join token and issues the own credential of the node, or of the cluster, in one transaction."""
         parsed = parse(presented)
         if parsed is None or not _NODE_NAME.fullmatch(node):
             return denied("malformed")
@@ -181,9 +182,14 @@ class Tokens:
             return verified
         assert kv is not None
         assert record is not None
-        if not record.single_use or record.cluster is not None or record.node not in (None, node):
+        named = record.node if record.cluster is None else record.cluster
+        if not record.single_use or named not in (None, node):
             return denied("unknown")
-        text, issued = self._draft(tenant=PLATFORM, role="node", name=node, ttl_s=None, node=node)
+        role: MachineRole = "node" if record.cluster is None else "cluster"
+        text, issued = self._draft(
+            tenant=PLATFORM, role=role, name=node, ttl_s=None, node=node if role == "node" else None
+        )
+        issued = issued if role == "node" else replace(issued, cluster=node)
         spent = replace(record, revoked=True)
         written = await self._store.txn(
             [Compare(kv.key, "mod_revision", kv.mod_revision)],
@@ -191,7 +197,7 @@ class Tokens:
         )
         if isinstance(written, Unknown):
             raise StoreUnavailable("the store did not confirm the join; make a new join token and try again")
-        return text if written.succeeded else denied("revoked")
+        return (text, role) if written.succeeded else denied("revoked")
 
     async def list(self, who: Principal) -> Sequence[TokenRecord]:
         """Those the caller rules over: of its tenant, or with a wide role of all, or of the one it acts in."""

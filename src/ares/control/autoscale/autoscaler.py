@@ -24,9 +24,18 @@ from ares.core.autoscale.instance import InstanceStep, room, step
 from ares.core.autoscale.purchase import Purchase
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
-from ares.model.scaling import InstanceRecord, InstanceState
+from ares.model.scaling import INSTANCES_MAX, InstanceRecord, InstanceState
 from ares.ports.clock import Clock, Rng
-from ares.ports.machines import ListedMachine, MachineProvider, NotProvided, Providers, ProviderUnknown, WantedMachine
+from ares.ports.machines import (
+    ListedMachine,
+    MachineProvider,
+    NamingProvider,
+    NotProvided,
+    Providers,
+    ProviderUnknown,
+    WantedMachine,
+    WarningProvider,
+)
 from ares.ports.store import Compare, Delete, Put, Store, StoreError
 from ares.ports.telemetry import Telemetry
 
@@ -66,6 +75,8 @@ class Autoscaler:
         self._telemetry = telemetry
         self._listed: dict[str, dict[str, ListedMachine]] = {}
         self._listed_at = float("-inf")
+        # By provider and machine: why it will be taken back.
+        self._warned: dict[str, dict[str, str]] = {}
         self._next_look = float("-inf")
         # By the id of a machine: the token it joins by, and until when it is given out again.
         self._joins: dict[str, tuple[str, float]] = {}
@@ -86,14 +97,19 @@ class Autoscaler:
 
     async def pass_once(self, guard: Compare) -> None:
         await self._look_at_lists()
-        for instance in tuple(self._view.kept.instances.values()):
+        await self._look_at_warnings()
+        await self._look_at_names(guard)
+        await self._state.price()
+        for instance in self._instances():
             with contextlib.suppress(ProviderUnknown):
                 await self._advance(guard, instance)
         await self._look_at_jobs(guard)
         self._measure()
         for pool in self._state.pools.values():
             have = self._state.of_pool(pool.name)
-            if self._state.enabled(pool.name) and not self._state.paused(pool.name):
+            if self._state.enabled(pool.name) and not (
+                self._state.paused(pool.name) or self._state.unpriced(pool.name)
+            ):
                 await self._keep_least(guard, pool.name, pool.nodes_min - len(have))
 
     async def _look_at_jobs(self, guard: Compare) -> None:
@@ -126,6 +142,34 @@ class Autoscaler:
                 await self._end_strangers(name, provider, found)
         self._listed_at = now
 
+    async def _look_at_warnings(self) -> None:
+        """What a provider warned of before it could not be asked still holds."""
+        for name, provider in self._providers.items():
+            if isinstance(provider, WarningProvider) and any(i.provider == name for i in self._instances()):
+                with contextlib.suppress(ProviderUnknown):
+                    self._warned[name] = await _asked(_warnings(provider))
+
+    async def _look_at_names(self, guard: Compare) -> None:
+        """Of machines on their way, where another names their nodes."""
+        for name, provider in self._providers.items():
+            coming = [i for i in self._instances() if i.provider == name and i.state == "created"]
+            if coming and isinstance(provider, NamingProvider):
+                with contextlib.suppress(ProviderUnknown):
+                    nodes = await _asked(_named(provider))
+                    for instance in coming:
+                        await self._rename(guard, instance, nodes.get(instance.id, instance.node))
+
+    async def _rename(self, guard: Compare, instance: InstanceRecord, node: str) -> None:
+        if node == instance.node or any(node == other.node for other in self._instances()):
+            return
+        named, same = msgspec.structs.replace(instance, node=node), self._view.kept.instances.unchanged(instance.id)
+        if await self._records.write([guard, same], [Put(keys.instance(instance.id), msgspec.json.encode(named))]):
+            self._state.forget(instance)
+            log.info("autoscale.named", pool=instance.pool, node=node, asked_for=instance.node)
+
+    def _instances(self) -> tuple[InstanceRecord, ...]:
+        return tuple(self._view.kept.instances.values())
+
     async def _end_strangers(self, name: str, provider: MachineProvider, found: dict[str, ListedMachine]) -> None:
         wall = self._clock.wall()
         strangers = [
@@ -151,7 +195,8 @@ class Autoscaler:
         pool = self._state.pools.get(instance.pool)
         name = instance.provider or ("" if pool is None else pool.provider)
         provider, listed = self._providers.get(name), self._is_listed(instance, name)
-        decided = step(instance, pool, self._state.known(instance, listed), self._clock.wall())
+        warned = self._warned.get(name, {}).get(instance.id, "")
+        decided = step(instance, pool, self._state.known(instance, listed, warned), self._clock.wall())
         if decided.failed:
             self._state.failed(instance.pool, decided.why)
         match decided.doing:
@@ -272,6 +317,15 @@ async def _machines(provider: MachineProvider) -> dict[str, ListedMachine]:
     """As it was promised, or it raises: an answer of another kind is as good as none."""
     listed = [ListedMachine(str(id_), str(handle), float(at)) for id_, handle, at in await provider.machines()]
     return {machine.id: machine for machine in listed}
+
+
+async def _warnings(provider: WarningProvider) -> dict[str, str]:
+    found = [(str(id_), str(why)[:200] or "no reason") for id_, why in await provider.warnings()]
+    return dict(found[:INSTANCES_MAX])
+
+
+async def _named(provider: NamingProvider) -> dict[str, str]:
+    return {str(id_): str(node)[:128] for id_, node in (await provider.nodes()).items()}
 
 
 async def _created(provider: MachineProvider, want: WantedMachine) -> str | NotProvided:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ares.api.pools import InstanceView, PurchaseView, ScalingPlan, ScalingView
+from ares.control.autoscale.prices import Prices
 from ares.control.scheduler.cluster_view import LiveCluster
 from ares.control.state.pacing import stepped
 from ares.control.state.records import Records
@@ -13,11 +14,13 @@ from ares.core import keys
 from ares.core.access.table import sees_all
 from ares.core.autoscale.instance import Known, pause_s, room
 from ares.core.autoscale.purchase import Growth, Purchase, purchases, virtual
+from ares.core.autoscale.worth import JobStake, expected_wait_s, stake_of
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.node import NodeRecord
 from ares.model.scaling import InstanceRecord, ScalingPool, ScalingSwitch
 from ares.ports.clock import Clock
+from ares.ports.machines import PriceSource
 from ares.ports.store import Put, Store
 
 # Jobs that a reason names.
@@ -32,19 +35,31 @@ class ScalingState:
     """Read on every replica; failures and idle times are the leader's own, and begin anew with the next one."""
 
     def __init__(
-        self, store: Store, view: View, planner: LiveCluster, clock: Clock, pools: Sequence[ScalingPool]
-    ) -> None:
+        self, store: Store, view: View, planner: LiveCluster, clock: Clock, pools: Sequence[ScalingPool],
+        source: PriceSource | None = None,
+    ) -> None:  # fmt: skip
         self._records = Records(store, view)
         self._view = view
         self._planner = planner
         self._clock = clock
         self.pools = {pool.name: pool for pool in pools}
+        self._prices = Prices(source, clock)
         self._failures: dict[str, tuple[int, float, str]] = {}
         # By the name of a machine's node: when it last held something, and when it was last ready.
         self._busy_at: dict[str, float] = {}
         self._ready_at: dict[str, float] = {}
+        # How long a job in the middle of the queue would wait, as of the last look.
+        self._expected_s = 0.0
 
     # ---- for the loop
+
+    async def price(self) -> None:
+        """Machines cost what the catalogue says now."""
+        await self._prices.refresh()
+        self.pools = {name: self._prices.priced(pool) for name, pool in self.pools.items()}
+
+    def unpriced(self, pool: str) -> bool:
+        return bool(self._prices.lacking(self.pools[pool]))
 
     def begin(self) -> None:
         """This replica leads, perhaps again: what it saw when it last did is long ago."""
@@ -71,7 +86,7 @@ class ScalingState:
         until = at + pause_s(self.pools[pool], count)
         return until if count and until > self._clock.wall() else 0.0
 
-    def known(self, instance: InstanceRecord, listed: bool | None) -> Known:
+    def known(self, instance: InstanceRecord, listed: bool | None, warned: str = "") -> Known:
         now, name = self._clock.monotonic(), instance.node
         record = self._view.nodes.get(name)
         busy = bool(self._view.by_node.get(name)) or self._claimed(name)
@@ -90,6 +105,7 @@ class ScalingState:
             drained=record is not None and bool(record.drained_by),
             spare=pool is None or len(have) > pool.nodes_min,
             silent_s=now - self._ready_at[name],
+            warned=warned,
         )
 
     def forget(self, instance: InstanceRecord) -> None:
@@ -114,24 +130,39 @@ class ScalingState:
         growths = [
             Growth(pool, room(pool, len(self.of_pool(pool.name))))
             for pool in self.pools.values()
-            if not self.paused(pool.name)
+            if not self.paused(pool.name) and not self._prices.lacking(pool)
         ]
         soonest = min((growth.pool.after_s for growth in growths if growth.room), default=None)
-        if soonest is None or not any(self._waited_s(job) >= soonest for job in self._heads()):
+        if soonest is None or not any(self._may_be_ripe(job, soonest) for job in self._heads()):
             return ()
         self._planner.refresh_ready()
-        steps = purchases.steps(self._planner.cluster, self._coming(), growths, self._waited_s, self._clock.wall())
+        self._expected_s = expected_wait_s(self._planner.cluster)
+        steps = purchases.steps(self._planner.cluster, self._coming(), growths, self._stake, self._clock.wall())
         return await stepped(steps)
 
     def because(self, purchase: Purchase) -> str:
         named = ", ".join(purchase.jobs[:_NAMED_MAX])
         more = f" and {len(purchase.jobs) - _NAMED_MAX} more" if len(purchase.jobs) > _NAMED_MAX else ""
         many = "s" if len(purchase.jobs) > 1 else ""
-        return f"bought {purchase.machines} x {purchase.pool} because job{many} {named}{more} found no room"
+        bought = f"bought {purchase.machines} x {purchase.pool}"
+        return f"{bought} because job{many} {named}{more} found no room{_paid(purchase)}"
 
     def _heads(self) -> list[str]:
         """The first of each kind of waiting job: of those alike, it has waited longest."""
         return [job for job_class in self._planner.cluster.waiting.active.values() for job in job_class.line.jobs(0, 1)]
+
+    def _may_be_ripe(self, job: str, after_s: float) -> bool:
+        """A deadline may be a reason before it has waited."""
+        stake = self._stake(job)
+        return stake.waited_s >= after_s or stake.deadline_at is not None
+
+    def _stake(self, job: str) -> JobStake:
+        entry = self._view.entries.get(job)
+        spec = None if entry is None else self._view.spec(entry.state)
+        if entry is None or spec is None:
+            return JobStake(0.0)
+        state, policy = entry.state, self._planner.cluster.profile.routing
+        return stake_of(spec, state.tenant, self._waited_s(job), self._expected_s, policy)
 
     def _waited_s(self, job: str) -> float:
         entry = self._view.entries.get(job)
@@ -140,7 +171,7 @@ class ScalingState:
     def _coming(self) -> tuple[NodeRecord, ...]:
         """Machines on their way, as they will be."""
         return tuple(
-            virtual(instance.node, instance.pool, self.pools[instance.pool].shape)
+            virtual(instance.node, self.pools[instance.pool])
             for instance in self._view.kept.instances.values()
             if instance.state in ("wanted", "created") and instance.pool in self.pools
         )
@@ -156,10 +187,12 @@ class ScalingState:
 
     async def list(self, who: Principal) -> tuple[ScalingView, ...]:
         await self._view.catch_up()
+        await self.price()
         return tuple(self._shown(who, pool) for pool in sorted(self.pools.values(), key=lambda pool: pool.name))
 
     async def show(self, who: Principal, name: str) -> ScalingView | Refusal:
         await self._view.catch_up()
+        await self.price()
         return self._shown(who, self.pools[name]) if name in self.pools else _NO_POOL
 
     async def switch(self, who: Principal, name: str, *, enabled: bool) -> ScalingView | Refusal:
@@ -178,6 +211,7 @@ class ScalingState:
     async def plan(self, who: Principal) -> ScalingPlan:
         """What would be bought now. Changes nothing."""
         await self._view.catch_up()
+        await self.price()
         found = await self.purchases()
         waiting, coming = len(self._planner.cluster.waiting), len(self._coming())
         shown = tuple(
@@ -200,6 +234,9 @@ class ScalingState:
             return "no pool scales: configure one, [autoscale.pools.NAME] in ares.toml"
         if not waiting:
             return "no job has waited for room long enough"
+        unpriced = [why for pool in self.pools.values() if (why := self._prices.lacking(pool))]
+        if unpriced:
+            return unpriced[0]
         paused = [name for name in self.pools if self.paused(name)]
         if paused:
             return f"{', '.join(paused)} pauses: {self._failures[paused[0]][2]}"
@@ -228,8 +265,19 @@ class ScalingState:
             cost_hour=len(have) * pool.node_hour,
             room=room(pool, len(have)),
             paused_until=self.paused(pool.name) or None,
-            trouble=self._failures.get(pool.name, (0, 0.0, ""))[2],
+            trouble=self._prices.lacking(pool) or self._failures.get(pool.name, (0, 0.0, ""))[2],
+            price=self._prices.view(pool),
         )  # fmt: skip
+
+
+def _paid(purchase: Purchase) -> str:
+    """Why the price is worth it, where there is one."""
+    found = purchase.worth
+    if found.urgent:
+        return f"; {_jobs(found.urgent)} would be late if it waited longer"
+    if not found.price:
+        return ""
+    return f"; waiting has cost {found.value:.2f}, and {purchase.machines} x {purchase.pool} costs {found.price:.2f}"
 
 
 def _jobs(count: int) -> str:

@@ -4,7 +4,9 @@ A file of a checkpoint may come from an attempt that was revoked meanwhile: it e
 pointer leads. The transaction that moves the pointer decides.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import msgspec
 import structlog
@@ -14,6 +16,7 @@ from ares.control.execution.rights import Rights
 from ares.control.execution.session import AgentSession
 from ares.control.execution.transitions import GuardFailed, JobChange, Outcome, Transitions, Written
 from ares.control.state.checkpoint_cleanup import CheckpointCleanup
+from ares.control.state.commit import every
 from ares.control.state.records import Records, unchanged
 from ares.control.state.view import View
 from ares.core import keys
@@ -21,18 +24,28 @@ from ares.core.checkpoint import StepMismatch, digest_of, encode_manifest, joine
 from ares.core.lifecycle.inputs import CheckpointDamaged, CheckpointSealed
 from ares.core.lifecycle.outputs import list_flaw
 from ares.core.refusal import Refusal
-from ares.model.base import CheckpointRef
+from ares.model.base import AttemptRef, CheckpointRef
 from ares.model.checkpoint import Checkpointed, CheckpointPart, CheckpointRecord, DamageFound, RankSeal, SealingRecord
 from ares.model.link import OutputAck
 from ares.model.state import OutputFile
 from ares.ports.blobs import Blobs
-from ares.ports.store import Compare, Put, Store
+from ares.ports.store import Compare, Put, Store, StoreRefused
 from ares.ports.telemetry import Telemetry
 
 log = structlog.get_logger()
 
 _WORDS_MAX = 500
 _encode = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True, eq=False)
+class _WaitingSeal:
+    """The part of one rank that waits to be written down. `outcome`, once it is done: None while others are missing."""
+
+    said: Checkpointed
+    seal: RankSeal
+    is_done: bool = False
+    outcome: Outcome | None = None
 
 
 class CheckpointIntake:
@@ -58,24 +71,36 @@ class CheckpointIntake:
         self._cleanup = cleanup
         self._telemetry = telemetry
         self._bytes_max = bytes_max
+        # Parts of gangs that wait for the write before them, by the key of the record, and the lock of that record.
+        self._parts: dict[str, tuple[asyncio.Lock, list[_WaitingSeal]]] = {}
 
     async def commit(self, session: AgentSession, reports: Sequence[Report]) -> tuple[list[Report], list[Report]]:
         """Of some reports, those that are settled by this, and those that are about something else. A checkpoint whose
         files are not all kept is in neither: its agent sends them again. Raises StoreError."""
         settled, others = list[Report](), list[Report]()
-        for report in reports:
-            match report.message:
-                case Checkpointed() as said:
-                    if await self._take(session, said):
-                        settled.append(report)
+        for group in _together(reports):
+            match group[0].message:
+                case Checkpointed():
+                    taken = await every(self._taken(session, report) for report in group)
+                    settled += [report for report, is_settled in zip(group, taken, strict=True) if is_settled]
                 case DamageFound() as said:
                     await self._damaged(session, said)
-                    settled.append(report)
+                    settled += group
                 case _:
-                    others.append(report)
+                    others += group
         return settled, others
 
     # ---- a checkpoint
+
+    async def _taken(self, session: AgentSession, report: Report) -> bool:
+        said = report.message
+        assert isinstance(said, Checkpointed), "only checkpoints are taken"
+        try:
+            return await self._take(session, said)
+        except StoreRefused as error:
+            # The store works, and will never take it: the job goes on without this one.
+            self._refused(session, said, f"its record cannot be written: {error}")
+            return True
 
     async def _take(self, session: AgentSession, said: Checkpointed) -> bool:
         """False when its agent has to send files again."""
@@ -135,11 +160,59 @@ class CheckpointIntake:
         if spec is None or spec.gang is None:
             record = joined(said.ref.job, said.ref.fence, said.seq, said.step, (seal,))
             return await self._apply(said, record)
-        key = keys.sealing(said.ref.tenant, said.ref.job)
-        made = await self._gathered(key, said, seal)
-        if isinstance(made, StepMismatch):
-            message = f"ranks gave number {made.seq} to step {made.other} and to step {made.step}"
-            return Refusal(code="not-allowed", message=message)
+        return await self._joined(keys.sealing(said.ref.tenant, said.ref.job), _WaitingSeal(said, seal))
+
+    async def _joined(self, key: str, mine: _WaitingSeal) -> Outcome | None:
+        """Adds a rank's part to those of its gang, and commits what is whole by that. Parts that come while a write is
+        under way share the next one: a gang of thousands does not write its record thousands of times."""
+        lock, waiting = self._parts.setdefault(key, (asyncio.Lock(), []))
+        waiting.append(mine)
+        try:
+            async with lock:
+                if not mine.is_done:
+                    await self._join(key, tuple(waiting))
+        finally:
+            waiting.remove(mine)
+            if not waiting:
+                self._parts.pop(key, None)
+        return mine.outcome
+
+    async def _join(self, key: str, parts: Sequence[_WaitingSeal]) -> None:
+        mismatches = await self._records.settle(
+            "that a checkpoint was saved", lambda: self._add(key, parts), seen=False
+        )
+        committed: dict[tuple[AttemptRef, int], Outcome | None] = {}
+        for part in parts:
+            said, wrong = part.said, mismatches.get(part)
+            if wrong is not None:
+                message = f"ranks gave number {wrong.seq} to step {wrong.other} and to step {wrong.step}"
+                part.outcome = Refusal(code="not-allowed", message=message)
+            else:
+                number = (said.ref, said.seq)
+                if number not in committed:
+                    committed[number] = await self._commit_whole(key, said)
+                part.outcome = committed[number]
+            part.is_done = True
+
+    async def _add(self, key: str, parts: Sequence[_WaitingSeal]) -> dict[_WaitingSeal, StepMismatch] | None:
+        """By compare-and-swap; None when another replica wrote meanwhile. Returns those that do not belong."""
+        found = await self._records.read(key, SealingRecord)
+        before = after = None if found is None else found[1]
+        refused: dict[_WaitingSeal, StepMismatch] = {}
+        for part in parts:
+            said = part.said
+            made = sealed_by(after, said.ref.job, said.ref.fence, said.seq, said.step, part.seal)
+            if isinstance(made, StepMismatch):
+                refused[part] = made
+            else:
+                after = made
+        if after is None or after == before:
+            return refused
+        compares = [unchanged(key, None if found is None else found[0])]
+        return refused if await self._records.write(compares, [Put(key, _encode(after))], seen=False) else None
+
+    async def _commit_whole(self, key: str, said: Checkpointed) -> Outcome | None:
+        """None while ranks of its gang have not saved theirs."""
         while True:
             found = await self._records.read(key, SealingRecord)
             state = self._view.entries[said.ref.job].state if said.ref.job in self._view.entries else None
@@ -153,23 +226,6 @@ class CheckpointIntake:
             if not isinstance(outcome, GuardFailed):
                 return outcome
             # A rank added its part of another number meanwhile. No other report would commit this one.
-
-    async def _gathered(self, key: str, said: Checkpointed, seal: RankSeal) -> SealingRecord | StepMismatch:
-        """Adds the rank's part to those of its gang, by compare-and-swap."""
-
-        async def attempt() -> SealingRecord | StepMismatch | None:
-            found = await self._records.read(key, SealingRecord)
-            before = None if found is None else found[1]
-            after = sealed_by(before, said.ref.job, said.ref.fence, said.seq, said.step, seal)
-            if isinstance(after, StepMismatch) or after == before:
-                return after
-            put = Put(key, _encode(after))
-            written = await self._records.write(
-                [unchanged(key, None if found is None else found[0])], [put], seen=False
-            )
-            return after if written else None
-
-        return await self._records.settle("that a checkpoint was saved", attempt, seen=False)
 
     async def _apply(self, said: Checkpointed, record: CheckpointRecord, guards: tuple[Compare, ...] = ()) -> Outcome:
         what = CheckpointSealed(fence=said.ref.fence, rank=said.rank, record=record)
@@ -199,6 +255,21 @@ class CheckpointIntake:
         reason = "".join(letter if letter.isprintable() else " " for letter in said.reason[:_WORDS_MAX])
         what = CheckpointDamaged(fence=said.ref.fence, rank=said.rank, checkpoint=said.checkpoint, reason=reason)
         await self._transitions.apply([JobChange(said.ref.job, said.ref.tenant, (what,))])
+
+
+def _together(reports: Sequence[Report]) -> Iterator[list[Report]]:
+    """Parts of one gang's checkpoint that came one after the other are taken at once, all else by itself."""
+    group, of = list[Report](), None
+    for report in reports:
+        said = report.message
+        whose = (said.ref, said.seq) if isinstance(said, Checkpointed) else None
+        if group and (whose is None or whose != of):
+            yield group
+            group = []
+        group.append(report)
+        of = whose
+    if group:
+        yield group
 
 
 def _ref(said: Checkpointed) -> CheckpointRef:

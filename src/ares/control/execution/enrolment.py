@@ -11,6 +11,7 @@ from ares.core.admit.node import node_flaw, salvaged_node
 from ares.model.link import Hello
 from ares.model.node import NodeLease, NodeRecord, RemovedNode
 from ares.model.timing import DEFAULT, Timing
+from ares.model.uplink import UplinkRecord
 from ares.ports.clock import Clock
 from ares.ports.store import KV, Committed, Compare, Delete, Put, Store, StoreUnavailable
 
@@ -48,6 +49,8 @@ class Enrolment:
         """A process that just started gets a new incarnation; a reconnecting one keeps its own."""
         if flaw := node_flaw(hello.info):
             raise SessionRefused(f"node {hello.info.name} cannot be used: {flaw}", "malformed")
+        if not hello.info.region and (region := await self._region()):
+            hello = replace(hello, info=replace(hello.info, region=region))
         for _ in range(_TRIES):
             node_kv = await self._store.get(keys.node(hello.info.name))
             lease_kv = await self._store.get(keys.lease(hello.info.name))
@@ -56,6 +59,11 @@ class Enrolment:
             if enrolled is not None:
                 return enrolled
         raise StoreUnavailable(f"could not register node {hello.info.name}: the store kept changing; try again")
+
+    async def _region(self) -> str:
+        """Where this cluster is, as it joined its global plane: a node that does not say otherwise is there too."""
+        kv = await self._store.get(keys.UPLINK)
+        return "" if kv is None else msgspec.json.decode(kv.value, type=UplinkRecord).region
 
     async def _try(
         self, hello: Hello, node_kv: KV | None, lease_kv: KV | None, removed_kv: KV | None
@@ -71,6 +79,8 @@ class Enrolment:
             incarnation=incarnation,
             registered_at=self._clock.wall(),
             boot=hello.boot,
+            # An agent that starts anew says again what it has.
+            cached=record.cached if record is not None and record.incarnation == incarnation else (),
         )
         lease = self._lease(hello.info.name, incarnation, self._promised(incarnation, lease_kv))
         node, leased, tombstone = (of(hello.info.name) for of in (keys.node, keys.lease, keys.removed_node))
@@ -109,6 +119,14 @@ class Enrolment:
             await self._store.txn(
                 [_unchanged(keys.lease(node), kv)], [Put(keys.lease(node), msgspec.json.encode(parted))]
             )
+
+    async def note_cached(self, node: str, incarnation: int, cached: tuple[str, ...]) -> None:
+        """Which datasets the node has. A record that another writer changes meanwhile is left to the next message."""
+        kv = await self._store.get(keys.node(node))
+        record = None if kv is None else salvaged_node(kv.value, node, kv.mod_revision)
+        if record is not None and record.incarnation == incarnation and record.cached != cached:
+            fresh = replace(record, cached=cached)
+            await self._store.txn([_unchanged(keys.node(node), kv)], [Put(keys.node(node), msgspec.json.encode(fresh))])
 
     async def renew(self, held: Enrolled, lease_revision: int, *, leaving: bool = False) -> int | None:
         """The lease's new revision once durable; None when this session no longer owns the lease."""

@@ -114,24 +114,25 @@ class JobSessions:
 
     async def measure(self, states: "list[JobState]") -> tuple[tuple[AttemptUse, ...], tuple[str, ...]]:
         """What running jobs use now, and the nodes that could not be asked: they are connected elsewhere, or silent."""
-        by_node: dict[str, list[AttemptRef]] = {}
+        by_node: dict[str, list[tuple[AttemptRef, int]]] = {}
         for state in states:
             for place in state.placements:
-                by_node.setdefault(place.node, []).append(attempt_of(state))
-        answers = await asyncio.gather(*(self._measured(node, refs) for node, refs in by_node.items()))
+                by_node.setdefault(place.node, []).append((attempt_of(state), place.rank))
+        answers = await asyncio.gather(*(self._measured(node, held) for node, held in by_node.items()))
         uses = [use for answer in answers if not isinstance(answer, str) for use in answer]
         return tuple(uses), tuple(answer for answer in answers if isinstance(answer, str))
 
-    async def _measured(self, node: str, refs: "list[AttemptRef]") -> tuple[AttemptUse, ...] | str:
+    async def _measured(self, node: str, held: "list[tuple[AttemptRef, int]]") -> tuple[AttemptUse, ...] | str:
         aside = await self._aside(node)
         if isinstance(aside, Refusal):
             return node
-        some = tuple(dict.fromkeys(refs))[:_MEASURED_MAX]
+        some = tuple(dict.fromkeys(ref for ref, _ in held))[:_MEASURED_MAX]
         answer = await aside.call(lambda call: MeasureUse(call=call, refs=some))
         if isinstance(answer, Refusal):
             return node
-        # An agent speaks for what was asked of it, and for nothing else.
-        return tuple(use for use in answer.uses if use.ref in some)
+        # An agent speaks for the ranks on its node, once for each, and for nothing else.
+        heard = {(use.ref, use.rank): use for use in answer.uses}
+        return tuple(heard[rank] for rank in dict.fromkeys(held) if rank in heard and rank[0] in some)
 
     # ---- finding the node
 

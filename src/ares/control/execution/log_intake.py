@@ -4,17 +4,23 @@ Output that could not be written is not acknowledged: the agent keeps it and sen
 end is noted in the log, where it is missing, and in the exit of the attempt.
 """
 
+import asyncio
 import errno
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
+from ares.control.execution.enrolment import SessionRefused
 from ares.control.execution.reports import Report
 from ares.control.execution.rights import Rights
 from ares.control.execution.session import AgentSession
 from ares.control.state.view import View
+from ares.model.access import Principal
 from ares.model.link import Exited, Fenced, LogAck, LogChunk
+from ares.model.telemetry.log_stream import LogAcks, LogFrame, LogHello, LogMessage
+from ares.model.telemetry.program_span import KEPT_BYTES_MAX, ProgramSpans
 from ares.ports.logs import Logs
 from ares.ports.telemetry import Telemetry
 
@@ -39,14 +45,24 @@ class LogKeeper:
         self._telemetry = telemetry
         self._cap = bytes_max + _NOTES_BYTES
 
-    def take(self, session: AgentSession, chunk: LogChunk) -> None:
-        """Stores a piece, if the agent may send it, and answers."""
+    def take(self, session: AgentSession, chunk: LogChunk) -> LogAck:
+        """Stores a piece, if the agent may send it. The answer goes back by the stream on which the piece came."""
         if not self._rights.may_log(session, chunk):
             self._rights.note(session, "writeLog", chunk.ref, chunk.rank)
-            session.send(_ack(chunk, chunk.offset + len(chunk.data)))
-            return
+            return _ack(chunk, chunk.offset + len(chunk.data))
         self._telemetry.count("ares_log_bytes_total", len(chunk.data))
-        session.send(self._keep(session, chunk))
+        return self._keep(session, chunk)
+
+    def take_spans(self, session: AgentSession, told: ProgramSpans) -> None:
+        """Keeps what the program of an attempt recorded, as far as there is room. It is not worth being sent twice."""
+        if not self._rights.may_tell(session, told.ref, told.rank, told.attempt):
+            self._rights.note(session, "tellSpans", told.ref, told.rank)
+            return
+        place, data = (told.ref.tenant, told.ref.job, told.attempt, told.rank), msgspec.json.encode(told.spans)
+        try:
+            self._logs.append_spans(*place, data, KEPT_BYTES_MAX)
+        except OSError as error:
+            log.warning("spans.unkept", job=told.ref.job, node=session.node, error=error.strerror or str(error))
 
     def _keep(self, session: AgentSession, chunk: LogChunk) -> LogAck:
         end, key = chunk.offset + len(chunk.data), (chunk.ref, chunk.rank)
@@ -162,3 +178,58 @@ def _lost(report: Report) -> int:
 
 def _ack(chunk: LogChunk, offset: int, trouble: str = "") -> LogAck:
     return LogAck(ref=chunk.ref, rank=chunk.rank, offset=offset, trouble=trouble)
+
+
+# ---- streams beside sessions, for output of loud attempts
+
+
+class LogStreams:
+    """One for a replica. `agents` are those that are connected to it.
+
+    Bulk must not share a flow-control window with renewals. Such a stream belongs to an open session, ends with it, and
+    writes by the same rights into the same logs. A frame is answered before the next is read: whatever an agent sends,
+    no more than that waits here."""
+
+    def __init__(self, agents: Mapping[str, AgentSession], logs: LogKeeper, rights: Rights) -> None:
+        self._agents = agents
+        self._logs = logs
+        self._rights = rights
+
+    async def serve(self, who: Principal, messages: AsyncIterator[LogMessage]) -> AsyncGenerator[LogAcks, None]:
+        """One stream, from its hello until either side ends it."""
+        try:
+            session = await self._greeted(who, messages)
+            session.log_stream_over.set()
+            session.log_stream_over = over = asyncio.Event()
+            ended = asyncio.create_task(over.wait())
+            try:
+                while (frame := await _next(messages, ended)) is not None:
+                    yield LogAcks(acks=tuple(self._logs.take(session, chunk) for chunk in frame.chunks))
+            finally:
+                ended.cancel()
+        except SessionRefused as refusal:
+            raise await self._rights.refused(who.node or "", refusal) from None
+
+    async def _greeted(self, who: Principal, messages: AsyncIterator[LogMessage]) -> AgentSession:
+        hello = await anext(messages, None)
+        if not isinstance(hello, LogHello) or hello.node != who.node:
+            raise SessionRefused("the first message must be the hello of this very node", "not_granted")
+        session = self._agents.get(hello.node)
+        if session is None or session.number != hello.number or session.closed_why:
+            # Not an offence: the session may have ended meanwhile, or be with another replica.
+            raise SessionRefused("the session that this stream is for is not open here")
+        return session
+
+
+async def _next(messages: AsyncIterator[LogMessage], ended: "asyncio.Task[bool]") -> LogFrame | None:
+    """None when the stream is over."""
+    coming = asyncio.ensure_future(anext(messages, None))
+    try:
+        await asyncio.wait((coming, ended), return_when=asyncio.FIRST_COMPLETED)
+        if ended.done() or (message := coming.result()) is None:
+            return None
+    finally:
+        coming.cancel()
+    if not isinstance(message, LogFrame):
+        raise SessionRefused("a second hello on a stream for output", "malformed")
+    return message

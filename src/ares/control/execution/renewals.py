@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from ares.control.execution.enrolment import Enrolment
 from ares.control.execution.session import AgentSession
 from ares.control.state.view import View
+from ares.core.dataset import cached_name
+from ares.model.job import VERSION_MARK
 from ares.model.link import Renew, Renewed
 from ares.model.timing import DEFAULT, Timing
 from ares.ports.clock import Clock
@@ -21,6 +23,8 @@ from ares.ports.telemetry import Telemetry
 log = structlog.get_logger()
 
 _STORE_PAUSE_S = 0.2
+# A change of what nodes have makes planners look at all places anew.
+_CACHED_EVERY_S = 10.0
 
 
 class Renewals:
@@ -74,6 +78,25 @@ class Renewals:
             if not session.extended:
                 session.enrolled = held
             self.answer(session, renewals)
+            if session.cached is not None and began - session.cached_at >= _CACHED_EVERY_S:
+                await self._note_cached(session, began)
+
+    async def _note_cached(self, session: AgentSession, now: float) -> None:
+        """Writes which datasets the node has, as far as there are such: a node is not believed."""
+        said, session.cached, session.cached_at = session.cached or (), None, now
+        tenants = {name.partition(VERSION_MARK)[0] for name in said}
+        known = {
+            cached_name(record.tenant, version.sha256)
+            for record in (self._view.kept.datasets.values() if said else ())
+            if record.tenant in tenants
+            for version in record.versions
+        }
+        cached = tuple(sorted({name for name in said if name in known}))
+        try:
+            await self._enrolment.note_cached(session.node, session.incarnation, cached)
+        except StoreError as error:
+            log.warning("cached.unrecorded", node=session.node, error=str(error))
+            session.cached = session.cached or said
 
     def _stated_s(self, session: AgentSession, renewals: list[Renew]) -> float:
         """The length for the record: as short as this replica gives, if the agent goes by that already."""

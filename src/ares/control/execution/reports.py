@@ -28,10 +28,11 @@ _REPORTS_MAX = 25
 LEAVING = "leaving"
 
 
-def taken_back(ref: AttemptRef, node: str) -> Preempt:
-    """A preemption because the node is drained: it costs no retry. A job that cannot be preempted refuses it."""
+def taken_back(ref: AttemptRef, node: str, why: str = "") -> Preempt:
+    """A preemption because the node is drained, or why else it takes its room back: it costs no retry. A job that
+    cannot be preempted refuses it."""
     record = {"rule": LEAVING, "why": "moved because its node goes away", "for": {"operator": f"of node {node}"}}
-    reason = f"the agent of node {node} was told to stop"
+    reason = why or f"the agent of node {node} was told to stop"
     return Preempt(fence=ref.fence, by=f"agent {node}", reason=reason, record=record)
 
 
@@ -43,7 +44,7 @@ class Report(msgspec.Struct, frozen=True, gc=False):
     message: Started | Exited | Fenced | Checkpointed | DamageFound
     number: int | None
     final: bool
-    # The node, when its agent was told to stop: an attempt that it ends then costs no retry.
+    # The node, when its agent was told to stop or its room was taken back: an attempt that ends then costs no retry.
     leaving: str = ""
 
     @classmethod
@@ -109,10 +110,12 @@ def _inputs(report: Report) -> tuple[Input, ...]:
         case Exited(ref=ref, rank=rank) as exited:
             return (_exit(exited), Release(fence=ref.fence, ranks=(rank,)))
         case Fenced(ref=ref, rank=rank, reason=reason):
+            release, why = Release(fence=ref.fence, ranks=(rank,)), _words(reason)
+            back = taken_back(ref, report.leaving, why if report.message.evicted else "")
             return (
-                *((taken_back(ref, report.leaving), Release(fence=ref.fence, ranks=(rank,))) if report.leaving else ()),
-                LeaseLost(fence=ref.fence, reason=_words(reason), ranks=(rank,)),
-                Release(fence=ref.fence, ranks=(rank,)),
+                *((back, release) if report.leaving else ()),
+                LeaseLost(fence=ref.fence, reason=why, ranks=(rank,)),
+                release,
             )
         case Checkpointed() | DamageFound():
             raise AssertionError("checkpoints are taken by CheckpointIntake")

@@ -13,7 +13,7 @@ from ares.model.base import CheckpointRef
 from ares.model.checkpoint import CheckpointAsk, CheckpointPart, CheckpointRecord, RestorableCheckpoint
 from ares.model.link import FetchPiece, FetchRequest
 from ares.model.state import BOUND, JobState
-from ares.ports.blobs import Blobs
+from ares.ports.blobs import Blobs, SignedReads
 from ares.ports.store import Store
 from ares.ports.telemetry import Telemetry
 
@@ -27,7 +27,10 @@ _NOT_GRANTED = Refusal(code="forbidden", message="no attempt on this node has th
 class Restoring:
     """One for all agents of a replica."""
 
-    def __init__(self, store: Store, view: View, blobs: Blobs, telemetry: Telemetry) -> None:
+    def __init__(
+        self, store: Store, view: View, blobs: Blobs, telemetry: Telemetry, signed: SignedReads | None = None
+    ) -> None:
+        self._signed = signed
         self._store = store
         self._view = view
         self._blobs = blobs
@@ -46,8 +49,12 @@ class Restoring:
             return _NOT_GRANTED
         if ask.checkpoint is None or ask.sha256 is None:
             records = await checkpoints_of(self._store, state.tenant, state.id)
-            return _listed(_restorable(records, state, asked.rank), ask)
+            spec = self._view.spec(state)
+            alone = spec is None or spec.checkpoint is None or not spec.checkpoint.all_ranks
+            return _listed(_restorable(records, state, asked.rank if alone else None), ask)
         ref = CheckpointRef(job=state.id, tenant=state.tenant, fence=ask.checkpoint.fence, seq=ask.checkpoint.seq)
+        if asked.direct and self._signed is not None and ask.length:
+            return _address(self._signed.blob(ref, ask.sha256), ask)
         return self._bytes(ref, ask.sha256, ask.offset, ask.length)
 
     def _granted(self, who: Principal, asked: FetchRequest) -> JobState | None:
@@ -76,8 +83,9 @@ class Restoring:
             offset += len(data)
 
 
-def _restorable(records: list[CheckpointRecord], state: JobState, rank: int) -> list[RestorableCheckpoint]:
-    """Without those that are known to be damaged. All ranks of a gang go on from the same."""
+def _restorable(records: list[CheckpointRecord], state: JobState, rank: int | None) -> list[RestorableCheckpoint]:
+    """Without those that are known to be damaged. All ranks of a gang go on from the same. `rank`: whose part is wanted
+    where there is one for each; None: all of them."""
     found, listed = list[RestorableCheckpoint](), 0
     for record in reversed(records):
         if record.pointer.id in state.damaged or record.pointer.fence >= state.fence:
@@ -90,11 +98,16 @@ def _restorable(records: list[CheckpointRecord], state: JobState, rank: int) -> 
     return found
 
 
-def _parts(record: CheckpointRecord, ranks: int, rank: int) -> tuple[CheckpointPart, ...]:
-    if len(record.parts) != ranks:
+def _parts(record: CheckpointRecord, ranks: int, rank: int | None) -> tuple[CheckpointPart, ...]:
+    if rank is None or len(record.parts) != ranks:
         return record.parts
     own = tuple(part for part in record.parts if part.rank == rank)
     return own or record.parts
+
+
+async def _address(url: str, ask: CheckpointAsk) -> AsyncIterator[FetchPiece]:
+    """One that is not there is asked for again, and then told to be missing."""
+    yield FetchPiece(sha256=ask.sha256 or "", data=b"", url=url, offset=ask.offset, size=ask.length)
 
 
 async def _listed(found: list[RestorableCheckpoint], ask: CheckpointAsk) -> AsyncIterator[FetchPiece]:

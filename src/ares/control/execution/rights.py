@@ -38,10 +38,14 @@ class Rights:
 
     def may_log(self, session: AgentSession, chunk: LogChunk) -> bool:
         """Whether it is output of the attempt that has the rank on this node."""
-        if not self.may_report(session, chunk.ref, chunk.rank):
+        return self.may_tell(session, chunk.ref, chunk.rank, chunk.attempt)
+
+    def may_tell(self, session: AgentSession, ref: AttemptRef, rank: int, attempt: int) -> bool:
+        """Whether what is told is of the attempt that has the rank on this node."""
+        if not self.may_report(session, ref, rank):
             return False
-        state = self._view.entries[chunk.ref.job].state
-        return chunk.attempt == state.attempt and chunk.ref.fence <= state.fence
+        state = self._view.entries[ref.job].state
+        return attempt == state.attempt and ref.fence <= state.fence
 
     def may_upload(self, session: AgentSession, key: Key) -> bool:
         """Whether the attempt is the current one, and the rank is placed on the session's node and has not ended."""

@@ -38,6 +38,10 @@ class AgentSession:
         self.incarnation = enrolled.incarnation
         # Store revision of the lease record. A renewal that finds another one has lost the node to a new session.
         self.lease_revision = enrolled.lease_revision
+        # No other session of the node has it: a registration writes the lease.
+        self.number = enrolled.lease_revision
+        # Set when the session is over, or when the agent opens another stream for output: ends the present one.
+        self.log_stream_over = asyncio.Event()
         # The agent states the length of its lease in its renewals, so it can be told of a longer one.
         self.states_terms = False
         # The lease was extended because this replica is about to stop. Invariant: only with `states_terms`.
@@ -76,6 +80,9 @@ class AgentSession:
         # Why a message of the agent was refused, told when the stream ends. It is a text: an exception would hold its
         # traceback, and with that this session and the frame, a reference cycle that is freed late.
         self.refusal = ""
+        # Datasets that the agent says its node has, until that is written; and when it was written last.
+        self.cached: tuple[str, ...] | None = None
+        self.cached_at = float("-inf")
         # Messages to send with their sizes. Invariant: `_wake` is set while there are any.
         self._out: deque[tuple[ServerMessage, int]] = deque()
         self._wake = asyncio.Event()
@@ -104,6 +111,7 @@ class AgentSession:
 
     def close(self, why: str) -> None:
         self.closed_why = self.closed_why or why
+        self.log_stream_over.set()
         self._wake.set()
         self.urgent.set()
 

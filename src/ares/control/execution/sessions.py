@@ -13,7 +13,7 @@ from ares.control.access.tokens import Tokens
 from ares.control.execution.commands import asks_nothing_new, attempt_of, grants, start_of, stop_of, world_of
 from ares.control.execution.enrolment import Enrolled, Enrolment, SessionRefused
 from ares.control.execution.handover import Handover
-from ares.control.execution.log_intake import LogKeeper
+from ares.control.execution.log_intake import LogKeeper, LogStreams
 from ares.control.execution.progress import ProgressBoard
 from ares.control.execution.renewals import Renewals
 from ares.control.execution.report_intake import ReportIntake
@@ -31,6 +31,8 @@ from ares.model.link import (
     AgentFrame,
     AgentMessage,
     AttemptRef,
+    Cached,
+    Fenced,
     Hello,
     JoinReply,
     JoinRequest,
@@ -48,6 +50,7 @@ from ares.model.link import (
     WorldInfo,
 )
 from ares.model.state import BOUND, JobState, Placement
+from ares.model.telemetry.program_span import ProgramSpans
 from ares.model.timing import DEFAULT, Timing
 from ares.ports.clock import Clock, happens
 from ares.ports.store import StoreError
@@ -97,6 +100,7 @@ class Sessions:
         self._epoch, self._timing = epoch, timing
         self._ack_within_s, self._store_lock = ack_within_s, store_lock
         self.by_node: dict[str, AgentSession] = {}
+        self.log_streams = LogStreams(self.by_node, logs, rights)
         self._door = asyncio.Semaphore(_ENROLLING_MAX)
         # A stream that is opened from now on ends at once: the agent tries another replica, or again.
         self._stopping = False
@@ -105,7 +109,9 @@ class Sessions:
     async def join(self, request: JoinRequest) -> JoinReply | Refusal:
         """Trades a one-time token for the node's own credential."""
         traded = await self._tokens.trade_join(request.token, request.node)
-        return traded if isinstance(traded, Refusal) else JoinReply(node=request.node, credential=traded)
+        if isinstance(traded, Refusal):
+            return traded
+        return JoinReply(node=request.node, credential=traded[0], role=traded[1])
 
     async def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncGenerator[ServerFrame, None]:
         """One agent's stream, from its Hello until either side ends it."""
@@ -199,7 +205,8 @@ class Sessions:
             dead_after_s=self._renewals.lasts_s(session),
             renew_every_s=self._timing.renew_every_s, self_fence_ratio=self._timing.self_fence_ratio,
             output_bytes_max=self._uploads.bytes_max, store_lock=self._store_lock,
-            moves=True,
+            moves=True, cached=True, spans=True, log_stream=session.number,
+            peer_key=self._secrets.peer_key(session.node, enrolled.incarnation),
         )  # fmt: skip
         session.send(welcome)
         self._leases.greet(session)
@@ -212,6 +219,7 @@ class Sessions:
         return session
 
     async def _close(self, session: AgentSession) -> None:
+        session.log_stream_over.set()
         last = self.by_node.get(session.node) is session
         if last:
             del self.by_node[session.node]
@@ -347,6 +355,13 @@ class Sessions:
             session.refusal = str(await self._rights.refused(session.node, refusal))
         session.close(session.refusal or "the agent closed the stream")
 
+    def _take_told(self, session: AgentSession, message: LogChunk | ProgramSpans) -> None:
+        """What a program said. Spans have no answer."""
+        if isinstance(message, LogChunk):
+            session.send(self._logs.take(session, message))
+        else:
+            self._logs.take_spans(session, message)
+
     def _take(self, session: AgentSession, messages: tuple[AgentMessage, ...]) -> None:
         for message in messages:
             match message:
@@ -356,10 +371,12 @@ class Sessions:
                 case Leave():
                     session.left.set()
                     session.renew_ready.set()
-                case LogChunk():
-                    self._logs.take(session, message)
+                case LogChunk() | ProgramSpans():
+                    self._take_told(session, message)
                 case OutputChunk():
                     self._uploads.take(session, message)
+                case Cached(versions=versions):
+                    session.cached = versions
                 case Moving(moves=moves):
                     self._leases.note(session, moves)
                 case Progress():
@@ -370,4 +387,5 @@ class Sessions:
                 case Hello():
                     session.close("hello in the middle of a session")
                 case _:
-                    session.take(Report.of(message, session.node if session.leaving else ""))
+                    leaving = session.leaving or (isinstance(message, Fenced) and message.evicted)
+                    session.take(Report.of(message, session.node if leaving else ""))

@@ -3,26 +3,30 @@
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 
-from ares.api.projects import ProjectManifest
+from ares.api.projects import PART_BYTES, ProjectManifest
+from ares.control.execution.peers import PeerAddresses
 from ares.control.execution.restoring import Restoring
+from ares.control.governance.secrets import Secrets
 from ares.control.state.view import View
 from ares.core.dataset import parse_ref
 from ares.core.lifecycle.ranks import place_of
-from ares.core.project import parts_of
+from ares.core.project import PartPlace, places_of
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.job import JobSpec, projects_of, staged_of
 from ares.model.link import FetchPiece, FetchRequest
 from ares.model.state import BOUND
+from ares.ports.blobs import SignedReads
+from ares.ports.clock import Clock
 from ares.ports.projects import ProjectFiles
 from ares.ports.telemetry import Telemetry
 
 _decode = msgspec.json.Decoder(ProjectManifest).decode
-# Projects whose digests are remembered; each takes some 100 bytes per part.
+# Projects whose parts are remembered; each takes some 300 bytes per part.
 _KNOWN_MAX = 32
 _NOT_GRANTED = Refusal(code="forbidden", message="no attempt on this node has this project", reason="not_granted")
 
@@ -31,13 +35,23 @@ class Staging:
     """`files` is None where nothing is kept."""
 
     def __init__(
-        self, view: View, files: ProjectFiles | None, telemetry: Telemetry, restoring: Restoring | None = None
+        self,
+        view: View,
+        files: ProjectFiles | None,
+        telemetry: Telemetry,
+        restoring: Restoring | None = None,
+        signed: SignedReads | None = None,
+        secrets: Secrets | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        self._signed = signed
+        # Without a way to seal what nodes ask of each other they ask only here.
+        self._peers = PeerAddresses(view, secrets, clock) if secrets is not None and clock is not None else None
         self._restoring = restoring
         self._view = view
         self._files = files
         self._telemetry = telemetry
-        self._known: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], dict[str, PartPlace]] = OrderedDict()
 
     async def fetch(self, who: Principal, asked: FetchRequest) -> AsyncIterator[FetchPiece] | Refusal:
         """The manifest of an attempt's project, or parts of it, in the order they are asked for; or of a checkpoint."""
@@ -57,10 +71,17 @@ class Staging:
         try:
             if not asked.parts:
                 return _whole(project, await self._files.manifest(tenant, project))
-            if not set(asked.parts) <= await self._parts(self._files, tenant, project):
+            places = await self._parts(self._files, tenant, project)
+            if not set(asked.parts) <= places.keys():
                 return _NOT_GRANTED
         except FileNotFoundError:
             return _lost(project)
+        if asked.peers and self._peers is not None and who.node is not None:
+            pieces = self._peers.pieces(who.node, tenant, project, places, asked.parts)
+            if pieces is not None:
+                return _each(pieces)
+        if asked.direct and self._signed is not None:
+            return _addresses(self._signed, tenant, asked.parts)
         return self._pieces(self._files, tenant, asked.parts)
 
     def _project(self, who: Principal, asked: FetchRequest) -> str | None:
@@ -92,7 +113,8 @@ class Staging:
         fix = f"publish it again, `ares data put DIR {refs[0]}`, and submit the job again"
         return Refusal(code="not-found", message=message, fix=fix)
 
-    async def _parts(self, files: ProjectFiles, tenant: str, project: str) -> frozenset[str]:
+    async def _parts(self, files: ProjectFiles, tenant: str, project: str) -> dict[str, PartPlace]:
+        """The first place of each part."""
         known = self._known.pop((tenant, project), None)
         if known is None:
             known = await asyncio.to_thread(_named, await files.manifest(tenant, project))
@@ -118,8 +140,19 @@ def _refs_to(spec: JobSpec, project: str) -> list[str]:
     return [ref.name for ref in refs if ref.sha256 == project]
 
 
-def _named(manifest: bytes) -> frozenset[str]:
-    return frozenset(part for part, _ in parts_of(_decode(manifest)))
+def _named(manifest: bytes) -> dict[str, PartPlace]:
+    return {part: places[0] for part, places in places_of(_decode(manifest)).items()}
+
+
+async def _each(pieces: Iterator[FetchPiece]) -> AsyncIterator[FetchPiece]:
+    for piece in pieces:
+        yield piece
+
+
+async def _addresses(signed: SignedReads, tenant: str, parts: tuple[str, ...]) -> AsyncIterator[FetchPiece]:
+    """One that is not there is asked for again, and then told to be missing."""
+    for sha256 in parts:
+        yield FetchPiece(sha256=sha256, data=b"", url=signed.part(tenant, sha256), size=PART_BYTES)
 
 
 async def _whole(project: str, data: bytes) -> AsyncIterator[FetchPiece]:

@@ -29,6 +29,8 @@ _WEIGHT_MAX: Final = 100
 _QUIET: Final = NodeMoves()
 # Of one node: all nodes of a replica share a record.
 _NOTED_MAX: Final = 50
+# How often replicas tell each other what moves where no tenant's rate depends on it.
+UNRATED_EVERY_S: Final = 10.0
 
 
 class NodeFlow(NamedTuple):
@@ -57,6 +59,8 @@ class TransferBoard:
         # Of other replicas' records: the revision that was seen last, and when.
         self._seen: dict[str, tuple[int, float]] = {}
         self._written = False
+        # What was last written beside the bytes that moved, and when.
+        self._told: tuple[object, float] = ((), 0.0)
 
     def note(self, session: AgentSession, moves: NodeMoves) -> None:
         """What an agent says. It speaks for tenants and jobs that are on its node, and for no others."""
@@ -91,7 +95,7 @@ class TransferBoard:
                 continue
             if self._seen.get(name, (0, 0.0))[0] != revision:
                 self._seen[name] = (revision, now)
-            if now - self._seen[name][1] < LEASE_S:
+            if now - self._seen[name][1] < LEASE_S * record.every_s:
                 found.update(record.nodes)
         return found
 
@@ -123,13 +127,20 @@ class TransferBoard:
             for job, endpoint in moves.paused.items()
         }
 
-    async def write(self) -> None:
-        """For the other replicas."""
+    async def write(self, *, rated: bool) -> None:
+        """For the other replicas. Where no rate depends on it, only what people look at is told: rarely, or when
+        another endpoint is left alone."""
         nodes = self.own()
         self._gauge(nodes.values())
         if self._store is None or not (nodes or self._written):
             return
-        key, record = keys.transfer(self._replica), TransferRecord(replica=self._replica, nodes=nodes)
+        every_s = LEASE_EVERY_S if rated else UNRATED_EVERY_S
+        now, waits = self._clock.monotonic(), [(name, moves.breakers, moves.paused) for name, moves in nodes.items()]
+        if self._written and nodes and not rated and self._told[0] == waits and now - self._told[1] < every_s:
+            return
+        self._told = (waits, now)
+        record = TransferRecord(replica=self._replica, nodes=nodes, every_s=every_s)
+        key = keys.transfer(self._replica)
         change = Put(key, msgspec.json.encode(record)) if nodes else Delete(key)
         try:
             await self._store.txn([], [change])
@@ -181,7 +192,7 @@ class RateLeases:
             self._stirred.clear()
             self._tell_terms(sessions)
             self._lease(sessions)
-            await self.board.write()
+            await self.board.write(rated=bool(self.rates()))
             if not self.board.quiet:
                 self._stirred.set()
                 await self._clock.sleep(LEASE_EVERY_S)

@@ -5,23 +5,25 @@ decision was made from, so check and write are one act. Many changes share a tra
 of them lost a race the others are tried again alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
-from ares.control.state.commit import WriteDraft, Writer, every, landed, packs
+from ares.control.state.commit import PART, WriteDraft, Writer, every, landed, overlapped, packs
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import StateEntry, View
 from ares.core import keys
 from ares.core.alerts import NOTICES_MAX, notice_of_end
+from ares.core.books.days import day_of
 from ares.core.energy import newly_spent
 from ares.core.lifecycle.deadline import outcome
 from ares.core.lifecycle.graph import step
 from ares.core.lifecycle.inputs import Context, Input, Stepped
 from ares.core.lifecycle.updates import in_force
 from ares.core.refusal import Refusal
-from ares.core.trace.ids import TracePlace
+from ares.core.trace.ids import trace_id_of
 from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, Job, JobState
 from ares.ports.clock import Clock, Rng
@@ -76,6 +78,11 @@ class SteppedDraft(WriteDraft, frozen=True, gc=False):
         return self.change.job
 
     @property
+    def ends(self) -> bool:
+        """Whether the job ends by it."""
+        return self.state.phase in TERMINAL and self.entry.state.phase not in TERMINAL
+
+    @property
     def written(self) -> Written:
         return Written(self.entry.state, self.state, self.refused)
 
@@ -92,21 +99,31 @@ class Transitions:
         self._telemetry = telemetry
         self._encode = msgspec.json.Encoder().encode
         self.epoch = epoch
+        # Told of jobs that have just ended, where there is use for it.
+        self.heed_ends: Callable[[Sequence[JobState]], None] | None = None
 
     async def apply(self, changes: Sequence[JobChange]) -> list[Outcome]:
         """Returns when every change is durable or refused."""
+        if len(changes) <= PART:
+            return await self._apply_part(changes)
+        return [outcome for part in await overlapped(self._apply_part, changes) for outcome in part]
+
+    async def _apply_part(self, changes: Sequence[JobChange]) -> list[Outcome]:
         outcomes: dict[int, Outcome] = {}
         drafts: list[tuple[int, SteppedDraft]] = []
+        now = self._clock.wall()
         for place, change in enumerate(changes):
             if place and place % WORKED_ON == 0:
                 # A storm changes hundreds of jobs at once; renewals must not wait for the last of them.
                 await breathe()
-            drafted = self._draft(change, self._view.entries.get(change.job))
+                now = self._clock.wall()
+            drafted = self._draft(change, self._view.entries.get(change.job), now=now)
             if isinstance(drafted, SteppedDraft):
                 drafts.append((place, drafted))
             else:
                 # The view may lag: a "no" is only final when read from the store.
                 outcomes[place] = await self._apply_alone(change)
+                now = self._clock.wall()
         for settled in await every(self._apply_pack(pack) for pack in packs(drafts)):
             outcomes.update(settled)
         written = sum(isinstance(outcome, Written) for outcome in outcomes.values())
@@ -121,16 +138,17 @@ class Transitions:
     # ---- deciding
 
     def _draft(
-        self, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None
+        self, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None, now: float | None = None
     ) -> SteppedDraft | Refusal | None:
-        """None when the job is not known here."""
+        """None when the job is not known here. `now`: of a wave, which is decided at one moment."""
         spec = spec or (self._view.spec(entry.state) if entry is not None else None)
         if entry is None or spec is None:
             return None
         state = entry.state
         ops: list[Op] = []
         refused: list[Refusal] = []
-        context = Context(now=self._clock.wall(), jitter=self._rng.uniform(), epoch=self.epoch)
+        now = self._clock.wall() if now is None else now
+        context = Context(now=now, jitter=self._rng.uniform(), epoch=self.epoch)
         for what in change.inputs:
             stepped = step(Job(spec=spec, state=state), what, context)
             if isinstance(stepped, Refusal):
@@ -143,6 +161,8 @@ class Transitions:
                 break
         if state is entry.state:
             return refused[0]
+        if state.phase in TERMINAL and entry.state.phase not in TERMINAL:
+            state = dated(state, self._view.kept.closed_until)
         value, key = self._encode(state), keys.state(state.tenant, state.id)
         ops.append(Put(key, value))
         compares = (Compare(key, "mod_revision", entry.mod_revision), *change.guards)
@@ -183,20 +203,20 @@ class Transitions:
         return {place: outcome for (place, _), outcome in zip(pack, alone, strict=True)}
 
     async def _write(self, drafts: Sequence[SteppedDraft]) -> Committed | Unknown:
-        compares = tuple(dict.fromkeys(compare for draft in drafts for compare in draft.compares))
+        compares, decoded = tuple(dict.fromkeys([c for draft in drafts for c in draft.compares])), self._view.decoded
+        # Most often the watch brings them before the answer is here.
+        for draft in drafts:
+            decoded.expect_state(draft.state, draft.value)
         written = await self._writer.once(compares, [op for draft in drafts for op in draft.ops])
+        if isinstance(written, Committed):
+            for draft in drafts:
+                decoded.expect_no_more(draft.value)
         if isinstance(written, Committed) and written.succeeded:
             self._view.learn(StateEntry(d.state, written.revision, d.entry.create_revision) for d in drafts)
             self._count(drafts)
-            if self._telemetry.traced:
-                self._trace(drafts)
+            if self.heed_ends is not None:
+                self.heed_ends([draft.state for draft in drafts if draft.ends])
         return written
-
-    def _trace(self, drafts: Sequence[SteppedDraft]) -> None:
-        for draft in drafts:
-            for name, began, ended in _stretches(draft.entry.state, draft.state, self._clock.wall()):
-                attributes = {"job": draft.state.id, "attempt": draft.state.attempt, "phase": draft.state.phase}
-                self._telemetry.span(name, draft.state.trace, began, ended, attributes)
 
     def _count(self, drafts: Sequence[SteppedDraft]) -> None:
         moved = [draft for draft in drafts if draft.state.phase != draft.entry.state.phase]
@@ -206,8 +226,8 @@ class Transitions:
         started = [draft.state for draft in moved if draft.state.phase == "RUNNING"]
         if started:
             waits = [max(0.0, (state.started_at or state.queued_at) - state.queued_at) for state in started]
-            longest = TracePlace(started[waits.index(max(waits))])
-            self._telemetry.observe_all("ares_start_latency_seconds", waits, trace=longest.trace_id)
+            longest = started[waits.index(max(waits))]
+            self._telemetry.observe_all("ares_start_latency_seconds", waits, trace=trace_id_of(longest))
         for draft in moved:
             if draft.state.phase == "RETRYING":
                 failure = None if draft.state.exit is None else draft.state.exit.failure
@@ -279,17 +299,8 @@ class Transitions:
         return True
 
 
-def _stretches(before: JobState, after: JobState, now: float) -> list[tuple[str, float, float]]:
-    """The spans of a trace that a transition completes, each with its begin and end.
-
-    Waiting ends with the grant, staging with the start, running with the end; the commit is now.
-    """
-    found: list[tuple[str, float, float]] = []
-    if after.bound_at is not None and after.attempt > before.attempt:
-        found.append(("job.queue", after.queued_at, after.bound_at))
-    if after.bound_at is not None and after.started_at is not None and before.started_at != after.started_at:
-        found.append(("job.stage", after.bound_at, after.started_at))
-    if after.phase in TERMINAL and before.phase not in TERMINAL and after.ended_at is not None:
-        found.append(("job.run", after.started_at or after.ended_at, after.ended_at))
-        found.append(("job.commit", after.ended_at, now))
-    return [(name, began, max(began, ended)) for name, began, ended in found]
+def dated(state: JobState, closed_until: float) -> JobState:
+    """A job does not end on a day whose book is closed, whether a clock lags or its end is heard of late."""
+    if state.phase not in TERMINAL or state.ended_at is None or state.ended_at >= closed_until:
+        return state
+    return replace(state, book_day=day_of(closed_until))

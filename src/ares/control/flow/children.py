@@ -29,7 +29,7 @@ from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.audit import AuditDraft
 from ares.model.job import JobSpec
-from ares.model.link import ChildAnswer, ChildCall
+from ares.model.job_session import ChildAnswer, ChildCall
 from ares.model.state import TERMINAL, ChildOf, JobState
 from ares.ports.clock import Clock
 from ares.ports.store import StoreError

@@ -24,10 +24,11 @@ from ares.control.submit.inputs import InputVersions
 from ares.core import keys
 from ares.core.dataset import PREFIX
 from ares.core.lifecycle.inputs import BeginDue, Input, NeedsMet, NeedsOverdue, NeedsUnmet
+from ares.core.lifecycle.owners import is_away
 from ares.core.lifecycle.waiting import needy
 from ares.core.needs.verdict import NeedsVerdict, all_parents, judge
 from ares.core.text import span
-from ares.model.job import JobSpec
+from ares.model.job import JobSpec, Need
 from ares.model.state import TERMINAL, JobState
 from ares.ports.clock import Clock, happens
 from ares.ports.store import StoreError
@@ -64,6 +65,8 @@ class Releases:
         self._timers: list[tuple[float, str]] = []
         # Jobs that stopped waiting since the timers were last gone through.
         self._left = 0
+        # What is said of the jobs that wait for the same things, until other work may come in between.
+        self._latest: tuple[tuple[Need, ...], str, str | None, NeedsVerdict] | None = None
         self._wake = asyncio.Event()
         self._leading = False
         view.subscribe(self._on_delta)
@@ -98,7 +101,7 @@ class Releases:
                 self._tell(data)
 
     def _follow(self, before: JobState | None, state: JobState) -> None:
-        if state.phase == "WAITING":
+        if state.phase == "WAITING" and not is_away(state):
             self._watch(state)
         elif before is not None and before.phase == "WAITING":
             self._unwatch(state.id)
@@ -183,7 +186,7 @@ class Releases:
         for jobs in self._view.live.values():
             for job in jobs:
                 state = self._view.entries[job].state
-                if state.phase == "WAITING":
+                if state.phase == "WAITING" and not is_away(state):
                     self._watch(state)
         for job in self._given_up.keys() & given_up.keys():
             self._given_up[job] = min(self._given_up[job], given_up[job])
@@ -226,9 +229,11 @@ class Releases:
 
     async def _decide(self, jobs: Iterable[str]) -> None:
         changes: list[JobChange] = []
+        self._latest = None
         for place, job in enumerate(jobs):
             if place and place % WORKED_ON == 0:
                 await breathe()
+                self._latest = None
             self._changed.pop(job, None)
             entry = self._view.entries.get(job)
             what = None if entry is None else self._due(entry)
@@ -246,10 +251,12 @@ class Releases:
     def _due(self, entry: StateEntry) -> Input | None:
         """What is to happen to the waiting job now."""
         state = entry.state
-        if state.phase != "WAITING" or self._is_early(state):
-            return None
-        spec = self._view.spec(state)
+        spec = self._view.spec(state) if state.phase == "WAITING" else None
         if spec is None:
+            return None
+        if (found := self._as_before(state, spec)) is not None:
+            return self._needs(entry, spec, found)
+        if self._is_early(state):
             return None
         if not needy(spec, state):
             return self._time(state, spec)
@@ -261,7 +268,17 @@ class Releases:
         found = judge(spec, state.index, self._standings.seen_by(state.tenant))
         if state.flow is not None and spec.finally_ and found.verdict == "met":
             found = self._last(state.flow)
+        elif state.index is None and found.verdict == "met":
+            self._latest = spec.needs, state.tenant, state.flow, found
         return self._needs(entry, spec, found)
+
+    def _as_before(self, state: JobState, spec: JobSpec) -> NeedsVerdict | None:
+        """That all has happened, where that was just found of a job that waits for the same: of a fan-out, all but the
+        first."""
+        if self._latest is None or not needy(spec, state) or spec.finally_ or state.index is not None:
+            return None
+        needs, tenant, flow, found = self._latest
+        return found if (tenant, flow) == (state.tenant, state.flow) and needs == spec.needs else None
 
     def _last(self, flow: str) -> NeedsVerdict:
         """Whether all jobs but those that wait for that have ended."""

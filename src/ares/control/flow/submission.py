@@ -15,7 +15,7 @@ import structlog
 from msgspec.structs import replace
 
 from ares.control.flow.abandoned import PATIENCE_S
-from ares.control.state.commit import few_at_once
+from ares.control.state.commit import few_at_once, overlapped
 from ares.control.state.ids import job_id, numbered_id
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import View
@@ -258,8 +258,7 @@ class FlowSubmission:
             tasks=sum(tasks or 1 for _, _, tasks in checked.values()), submitted_by=who.subject,
             submitter_id=who.user_id, trace=self._telemetry.new_trace(request.trace),
             submitted_at=self._clock.wall(), request_id=request_id, payload_sha256=digest, team=specs[0].team,
-            asked=asked,
-            retry_of=request.retry_of,
+            asked=asked, retry_of=request.retry_of,
         )  # fmt: skip
         claim = Put(
             keys.request(who.tenant, request_id), self._encode(RequestRecord(job=flow_id, payload_sha256=digest))
@@ -304,7 +303,7 @@ class FlowSubmission:
         if now.whole:
             return now
         unwhole = Compare(key, "mod_revision", kv.mod_revision)
-        await few_at_once(lambda chunk: self._write_chunk(record, unwhole, chunk), await self._chunks(record, jobs))
+        await overlapped(lambda part: self._write_part(record, unwhole, part), jobs)
         arrays = [self._array(record, job, job.tasks) for job in jobs if job.tasks is not None]
         for array in arrays:
             await self._expanding.expand(array)
@@ -317,6 +316,9 @@ class FlowSubmission:
             return done
         raise StoreUnavailable(f"workflow {record.id} is not confirmed to be whole")
 
+    async def _write_part(self, record: FlowRecord, unwhole: Compare, jobs: Sequence[_FlowJob]) -> None:
+        await few_at_once(lambda chunk: self._write_chunk(record, unwhole, chunk), await self._chunks(record, jobs))
+
     async def _chunks(self, record: FlowRecord, jobs: Sequence[_FlowJob]) -> list[list[_FlowDraft]]:
         """What each transaction holds."""
         chunks: list[list[_FlowDraft]] = [[]]
@@ -325,7 +327,7 @@ class FlowSubmission:
             if place % WORKED_ON == WORKED_ON - 1:
                 await breathe()
             draft = self._draft(record, job)
-            size = sum(len(op.key) + len(op.value) for op in draft.ops)
+            size = sum([len(op.key) + len(op.value) for op in draft.ops])
             if len(draft.ops) > ops_left or size > bytes_left:
                 chunks.append([])
                 ops_left, bytes_left = TXN_OPS_MAX - 1, TXN_BYTES_MAX // 2

@@ -7,12 +7,24 @@ from ares.control.flow.flow_index import FlowIndex
 from ares.control.flow.standings import ParentStandings
 from ares.control.state.view import View
 from ares.core.dataset import PREFIX
+from ares.core.lifecycle.owners import is_away
 from ares.core.lifecycle.waiting import needy
 from ares.core.needs.verdict import judge
 from ares.core.text import span
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, JobState
 from ares.ports.clock import Clock
+
+
+def in_cluster(state: JobState) -> Reason:
+    """Of a job that a cluster of the federation has, or is asked to take."""
+    owner = state.owner
+    assert owner is not None, "only a job with an owner is away"
+    if owner.stage == "OFFERED":
+        message = f"it was offered to cluster {owner.cluster}, which has not answered yet"
+    else:
+        message = f"it is with cluster {owner.cluster}: {state.reason or 'it has not said more yet'}"
+    return Reason(code="IN_CLUSTER", message=message)
 
 
 class WaitingReasons:
@@ -32,6 +44,8 @@ class WaitingReasons:
             return self._paused(state)
         if state.phase != "WAITING" or spec is None:
             return None
+        if is_away(state):
+            return in_cluster(state)
         if state.held_by:
             said = f": {state.reason}" if state.reason and not state.reason.startswith("held by") else ""
             message = f"it is held by {state.held_by}{said}; `ares release {state.id}` lets it go"

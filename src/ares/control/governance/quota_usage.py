@@ -17,12 +17,15 @@ from ares.core.quota.counts import (
     Counts,
     QuotaLevel,
     apart,
+    counted_for,
     is_live,
     levels_of,
     live,
     overrun,
+    place_of,
     to_come,
 )
+from ares.core.quota.lending import unspent
 from ares.core.quota.measures import add, month_end, month_of, times
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, ArrayRecord, FlowRecord, JobState
@@ -82,12 +85,22 @@ class Counting:
             found = counts.used(level, month)
             if published and level == TENANT:
                 add(found, {"storage": published})
+            if level == TENANT:
+                add(found, self.idle(tenant))
             add(found, overruns.get(level, {}))
             if forgotten is not None:
                 add(found, forgotten.levels.get(str(level), {}))
             return found
 
         return of_level
+
+    def idle(self, tenant: str) -> dict[str, int]:
+        """What clusters were lent of the tenant's quota beyond what jobs of theirs use: it counts as used."""
+        sums: dict[str, int] = {}
+        for name, cluster in self._view.kept.clusters.items() if self._view.kept.escrow else ():
+            if (record := self._view.kept.escrow.get(f"{name}/{tenant}")) is not None:
+                add(sums, unspent(record.escrow, self.counts(tenant).sums.get(place_of(cluster.code), {})))
+        return sums
 
     def _published(self, tenant: str) -> int:
         """Bytes of the tenant's datasets, each version with all of its own."""
@@ -174,7 +187,7 @@ class Counting:
             return
         spec = self._view.decode_spec(raw)
         amounts = to_come(asked_by(spec), array.estimated_s, array.cost_estimate)
-        counts.put(array.id, CountedUse(levels_of(spec.team, array.submitted_by), times(amounts, left)))
+        counts.put(array.id, CountedUse(counted_for(array.id, spec.team, array.submitted_by), times(amounts, left)))
 
     def _put_flows(self, changed: Iterable[str]) -> None:
         for flow_id in changed:
@@ -187,7 +200,7 @@ class Counting:
         if flow.whole or flow.abandoned:
             counts.drop(flow.id)
         else:
-            counts.put(flow.id, CountedUse(levels_of(flow.team, flow.submitted_by), dict(flow.asked)))
+            counts.put(flow.id, CountedUse(counted_for(flow.id, flow.team, flow.submitted_by), dict(flow.asked)))
 
     def _on_delta(self, delta: Delta) -> None:
         if delta.relisted or keys.DATASETS in delta.kept:
@@ -318,7 +331,7 @@ class Recount:
             spec = await self._spec(tenant, array.id, specs) if left > 0 else None
             if spec is not None:
                 amounts = times(to_come(asked_by(spec), array.estimated_s, array.cost_estimate), left)
-                counts.put(array.id, CountedUse(levels_of(spec.team, array.submitted_by), amounts))
+                counts.put(array.id, CountedUse(counted_for(array.id, spec.team, array.submitted_by), amounts))
         return counts
 
     async def _spec(self, tenant: str, job: str, known: dict[str, JobSpec]) -> JobSpec | None:

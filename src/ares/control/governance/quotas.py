@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ares.api.quotas import LevelUse, QuotaView
 from ares.control.governance.download_meter import Meters
+from ares.control.governance.lent_quotas import LentQuotas
 from ares.control.governance.quota_usage import Counting
 from ares.control.state.records import Records, absent, same
 from ares.control.state.view import View
@@ -65,6 +66,7 @@ class QuotaChange(Record, frozen=True):
     priority: Priority | UnsetType | None = UNSET
     threshold: Annotated[float, Meta(ge=0.1, le=1.0)] | UnsetType = UNSET
     over_budget: OverBudget | UnsetType = UNSET
+    lend: Annotated[float, Meta(ge=0.0, le=1.0)] | UnsetType = UNSET
     note: Note = ""
 
 
@@ -80,6 +82,7 @@ class Quotas:
     ) -> None:
         """`moved`: bytes per second that a tenant moves now."""
         self._moved = moved
+        self.lent = LentQuotas(view, counting)
         self._records = Records(store, view)
         self._view = view
         self._counting = counting
@@ -142,9 +145,9 @@ class Quotas:
             *(QuotaLevel("user", name) for name in quota.users),
         ]
         others = dict.fromkeys((*named, *self._counting.counts(tenant).levels)) if every else {}
-        others.pop(TENANT, None)
+        single = [level for level in others if level.kind != "tenant"]
         uses: list[LevelUse] = []
-        for level in (TENANT, *list(others)[:_LEVELS_SHOWN]):
+        for level in (TENANT, *single[:_LEVELS_SHOWN]):
             held, limits = used(level), limits_of(quota, level).amounts
             if level == TENANT:
                 held["egress"] = self._meters.served(tenant)
@@ -161,6 +164,7 @@ class Quotas:
             note="" if record is None else record.note,
             uses=tuple(uses),
             in_doubt=tenant in self._counting.doubted,
+            lent=self.lent.of_tenant(tenant),
         )
 
     # ---- changing
@@ -242,6 +246,8 @@ def changed(quota: Quota, what: QuotaChange) -> Quota:
         quota = replace(quota, threshold=what.threshold)
     if not isinstance(what.over_budget, UnsetType):
         quota = replace(quota, over_budget=what.over_budget)
+    if isinstance(what.lend, float):
+        quota = replace(quota, lend=what.lend)
     before = limits_of(quota, level) if level.kind == "tenant" or level.name else _default(quota, level.kind)
     amounts = dict(before.amounts)
     for measure, limit in what.amounts.items():

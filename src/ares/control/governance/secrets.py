@@ -59,6 +59,10 @@ class Secrets:
         said = f"ranks {ref.tenant}/{ref.job}/{ref.fence}"
         return hmac.new(self._installation, said.encode(), "sha256").hexdigest()
 
+    def peer_key(self, node: str, incarnation: int) -> str:
+        """By which requests of other nodes to this one are sealed."""
+        return hmac.new(self._installation, f"peer {node}/{incarnation}".encode(), "sha256").hexdigest()
+
     # ---- reading
 
     async def list(self, who: Principal) -> tuple[SecretView, ...]:
@@ -246,7 +250,9 @@ class Secrets:
             return f"the secret {ref.name} cannot be read: {error}"
         if ref.env is not None and b"\0" in value.reveal():
             return f"the secret {ref.name} has a NUL byte and cannot be an environment variable; give it as a file"
-        return SecretGiven(name=ref.name, version=record.version, value=value, env=ref.env, file=ref.file)
+        return SecretGiven(
+            name=ref.name, version=record.version, value=value, env=ref.env, file=ref.file, registry=ref.registry
+        )
 
     # ---- secrets that this server cannot read
 

@@ -4,6 +4,7 @@ import msgspec
 
 from ares.api.decisions import Promise
 from ares.api.reasons import Reason
+from ares.core.capacity.typical import TypicalData
 from ares.core.forecast.estimate import Estimate
 from ares.core.queue.usage import UsageData
 from ares.core.schedule.plan import Plan
@@ -65,6 +66,8 @@ class News(_Message, frozen=True):
     claimed: dict[str, Promise | None] = {}
     # Everything that is known about use, instead of what the planner made of the records.
     used: UsageData | None = None
+    # And about the common shapes of jobs.
+    typical: TypicalData | None = None
 
 
 class PlanRequest(_Message, frozen=True):

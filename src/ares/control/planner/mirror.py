@@ -119,11 +119,18 @@ class Mirror:
         for name in news.reservations_gone:
             cluster.unbook(name)
         self._take_others(news)
+        self._take_learned(news)
+
+    def _take_learned(self, news: News) -> None:
+        """What the leader knows of jobs that this planner never saw."""
+        cluster = self._cluster
         if news.promises is not None:
             cluster.remember(news.told)
             cluster.promise(news.promises, more=True)
         if news.used is not None:
             cluster.usage.restore(news.used)
+        if news.typical is not None:
+            cluster.know_typical(news.typical)
 
     def _begin(self, rules: PlannerRules) -> None:
         profile, _ = without_unknown(rules.profile, ACTIONS)

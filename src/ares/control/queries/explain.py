@@ -1,7 +1,7 @@
 """Answers about decisions: why a job waits, where it stands, what would start it, and what a new one would meet."""
 
 from collections.abc import Sequence
-from math import fsum, inf
+from math import fsum
 
 import msgspec
 from msgspec.structs import replace
@@ -214,7 +214,7 @@ class Explain:
         spec = at_least(spec, self._view.kept.isolation(who.tenant))
         key = cluster.waiting.key_of(state, spec)
         runs = cluster.predictor.estimate(spec, account_of(state))
-        runs_s = inf if runs is None else runs.hold_s
+        runs_s = cluster.waiting.run_times.held_s(runs, spec)
         found = await stepped(course.steps(cluster, state, spec, now))
         starts = isinstance(found, Course) and found.start <= now
         reason = None if starts else would_wait(cluster, state, spec, now) or self._lacks(key, runs_s, now)
@@ -246,8 +246,11 @@ class Explain:
         cluster, now = self._planner.cluster, self._clock.wall()
         known: dict[ClassKey, Reason | None] = {}
         found: list[Reason | None] = []
-        for number, spec in enumerate(specs, start=1):
-            if number % WORKED_ON == 0:
+        for number, spec in enumerate(specs):
+            if number and spec is specs[number - 1]:
+                found.append(found[-1])
+                continue
+            if number % WORKED_ON == WORKED_ON - 1:
                 await breathe()
             state = JobState(id="", tenant=who.tenant, name="", submitted_by=who.subject, team=spec.team)
             key = class_key(state, at_least(spec, self._view.kept.isolation(who.tenant)))

@@ -2,20 +2,21 @@
 
 from typing import Final
 
-from ares.api.job_sessions import LiveUse, RankUse
+from ares.api.job_sessions import LiveUse
 from ares.api.nodes import GpuJob, GpuMap, GpuNode
+from ares.control.queries.shared_looks import SharedLooks
 from ares.control.queries.usage import LiveUses
 from ares.control.scheduler.monitor import ready
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import View
 from ares.core.access.table import sees_all
 from ares.model.access import Principal
+from ares.model.job_session import GpuReading
 from ares.model.node import NodeRecord
 from ares.ports.clock import Clock
 
 # Many viewers share one look at what the drivers say: it asks every node.
 _KEPT_S: Final = 5.0
-_KEPT_MAX: Final = 256
 
 
 class _Columns:
@@ -27,6 +28,8 @@ class _Columns:
         self.held_milli: list[int] = []
         self.job: list[int] = []
         self.busy: list[int] = []
+        self.watts: list[int] = []
+        self.celsius: list[int] = []
 
 
 class GpuMaps:
@@ -34,18 +37,18 @@ class GpuMaps:
         self._view = view
         self._uses = uses
         self._clock = clock
-        self._kept: dict[str | None, tuple[float, LiveUse]] = {}
+        self._looks = SharedLooks[str | None, LiveUse](clock, _KEPT_S)
 
-    async def of(self, who: Principal) -> GpuMap:
-        """Jobs of the caller's tenant are named, or with a role that sees them those of all."""
+    async def of(self, who: Principal, node: str | None = None) -> GpuMap:
+        """Jobs of the caller's tenant are named, or with a role that sees them those of all. Of one node, or of all."""
         wide = sees_all(who) and not who.home
-        use = await self._used(who, None if wide else who.tenant)
+        use = await self._looks.of(None if wide else who.tenant, lambda: self._uses.all(who))
         await self._view.catch_up()
-        busy = {(rank.node, rank.job, gpu): _busy(rank) for rank in use.ranks for gpu in rank.gpus}
+        told = {(rank.node, rank.job, device.index): device for rank in use.ranks for device in rank.devices}
         found = _Columns()
         for number, (name, record) in enumerate(sorted(self._view.nodes.items())):
-            if record.info.gpus:
-                self._add(found, name, record, None if wide else who.tenant, busy)
+            if record.info.gpus and node in (None, name):
+                self._add(found, name, record, None if wide else who.tenant, told)
             if number % WORKED_ON == WORKED_ON - 1:
                 await breathe()
         return GpuMap(
@@ -57,18 +60,10 @@ class GpuMaps:
             held_milli=tuple(found.held_milli),
             job=tuple(found.job),
             busy=tuple(found.busy),
+            watts=tuple(found.watts),
+            celsius=tuple(found.celsius),
             unasked=use.unasked,
         )
-
-    async def _used(self, who: Principal, tenant: str | None) -> LiveUse:
-        at, kept = self._kept.get(tenant, (float("-inf"), None))
-        if kept is not None and self._clock.monotonic() - at < _KEPT_S:
-            return kept
-        found = await self._uses.all(who)
-        if len(self._kept) >= _KEPT_MAX:
-            self._kept.clear()
-        self._kept[tenant] = (self._clock.monotonic(), found)
-        return found
 
     def _add(
         self,
@@ -76,7 +71,7 @@ class GpuMaps:
         name: str,
         record: NodeRecord,
         tenant: str | None,
-        busy: dict[tuple[str, str, int], int],
+        told: dict[tuple[str, str, int], GpuReading],
     ) -> None:
         info = record.info
         found.nodes.append(
@@ -98,7 +93,10 @@ class GpuMaps:
             found.memory_mib.append(gpu.memory_mib)
             found.held_milli.append(min(1000, sum(milli for milli, _ in held)))
             found.job.append(-1 if seen is None else found.jobs.setdefault(seen, len(found.jobs)))
-            found.busy.append(-1 if seen is None else busy.get((name, seen, gpu.index), -1))
+            now = None if seen is None else told.get((name, seen, gpu.index))
+            found.busy.append(-1 if now is None else now.busy_percent)
+            found.watts.append(-1 if now is None or now.watts is None else round(now.watts))
+            found.celsius.append(-1 if now is None or now.celsius is None else now.celsius)
 
     def _may_see(self, job: str, tenant: str | None) -> bool:
         entry = self._view.entries.get(job)
@@ -110,8 +108,3 @@ class GpuMaps:
             return GpuJob(id=job, name="", tenant="", user="")
         state = entry.state
         return GpuJob(id=state.id, name=state.name, tenant=state.tenant, user=state.submitted_by)
-
-
-def _busy(rank: RankUse) -> int:
-    """The driver tells the sum over the rank's GPUs: each of them is shown with its part."""
-    return -1 if rank.gpus_busy is None else round(100 * rank.gpus_busy / len(rank.gpus))

@@ -33,7 +33,10 @@ class Health:
         cut: Mapping[str, str] = MappingProxyType({}),
         # How the planners do, where there are several.
         planners: Callable[[], Mapping[str, str]] = dict[str, str],
+        # How the object store does, where files are kept in one.
+        objects: Callable[[], Mapping[str, str]] = dict[str, str],
     ) -> None:
+        self._objects = objects
         self._planners = planners
         self._view = view
         self._leader = leader
@@ -73,6 +76,7 @@ class Health:
             sorts = {"refused": sorted(plugin.name for plugin in self._refused), "cut off": sorted(self._cut)}
             facts["plugins"] = "; ".join(f"{sort}: {', '.join(names)}" for sort, names in sorts.items() if names)
         facts |= self._planners()
+        facts |= self._objects()
         if rooms:
             facts["disk"] = short or "has room"
             facts["disk_free_mib"] = str(min(room.bytes_free for room in rooms) >> 20)

@@ -94,7 +94,7 @@ class Nodes:
         await self._view.catch_up()
         jobs = [job_id] if job_id else sorted({job for held in self._view.by_node.values() for job in held})
         entries = [self._view.entries[job] for job in jobs if job in self._view.entries]
-        mine = [e.state for e in entries if e.state.tenant == who.tenant and holds(e.state)]
+        mine = [e.state for e in entries if e.state.tenant == who.tenant and holds(e.state) and e.state.placements]
         return tuple(self._lease(state) for state in mine)
 
     def _lease(self, state: JobState) -> LeaseView:

@@ -4,9 +4,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
+from ares.api.deadlines import SlaView
 from ares.api.nodes import Overview, TenantJobs, WaitingGroup
 from ares.api.reasons import Reason, ReasonCode
+from ares.control.queries.shared_looks import SharedLooks
 from ares.control.scheduler.cluster_view import LiveCluster
+from ares.control.scheduler.deadlines import Deadlines
 from ares.control.scheduler.monitor import ready
 from ares.control.state.pacing import LOOKED_AT, WORKED_ON, breathe
 from ares.control.state.view import Delta, View
@@ -17,9 +20,11 @@ from ares.ports.clock import Clock
 
 # Many viewers share one look.
 _KEPT_S: Final = 1.0
-# Looks that are kept: one for each tenant that watches.
-_KEPT_MAX: Final = 256
+# Deadlines are asked of every job that is kept, which is more work and changes less.
+_PROMISES_KEPT_S: Final = 15.0
+_PROMISES_S: Final = 86_400.0
 _TENANTS_MAX: Final = 20
+_Viewer = tuple[str, bool]
 
 
 class PhaseCounts:
@@ -104,27 +109,25 @@ class _Queue:
 class Overviews:
     """Jobs of the tenant that the caller is in or acts in; machines are shown to all callers."""
 
-    def __init__(self, view: View, planner: LiveCluster, clock: Clock) -> None:
+    def __init__(self, view: View, planner: LiveCluster, deadlines: Deadlines, clock: Clock) -> None:
         self._view = view
         self._planner = planner
+        self._deadlines = deadlines
         self._clock = clock
         self._counts = PhaseCounts(view)
-        self._kept: dict[tuple[str, bool], tuple[float, Overview]] = {}
+        self._looks = SharedLooks[_Viewer, Overview](clock, _KEPT_S)
+        self._promises = SharedLooks[_Viewer, tuple[SlaView, ...]](clock, _PROMISES_KEPT_S)
 
     async def of(self, who: Principal) -> Overview:
-        key = (who.tenant, sees_all(who))
-        at, kept = self._kept.get(key, (float("-inf"), None))
-        if kept is not None and self._clock.monotonic() - at < _KEPT_S:
-            return kept
-        found = await self._look(who.tenant, wide=sees_all(who))
-        if len(self._kept) >= _KEPT_MAX:
-            self._kept.clear()
-        self._kept[key] = (self._clock.monotonic(), found)
-        return found
+        return await self._looks.of((who.tenant, sees_all(who)), lambda: self._look(who))
 
-    async def _look(self, tenant: str, *, wide: bool) -> Overview:
+    async def _look(self, who: Principal) -> Overview:
+        tenant, wide = who.tenant, sees_all(who)
         await self._view.catch_up()
         machines, queue = await self._machines(), await self._queue(tenant)
+        promises = await self._promises.of(
+            (tenant, wide), lambda: self._deadlines.classes_seen(who, since_s=_PROMISES_S)
+        )
         groups = sorted(queue.groups.items(), key=lambda item: (-item[1].jobs, item[0]))
         leader = self._view.leader
         return Overview(
@@ -151,6 +154,7 @@ class Overviews:
             memory_mib=machines.memory_mib,
             memory_mib_held=machines.memory_mib_held,
             mock_gpus=machines.mock_gpus,
+            promises=tuple(service for service in promises if service.jobs),
             tenants=self._counts.busiest(_TENANTS_MAX) if wide else (),
             leader="" if leader is None else leader.replica,
             store_age_s=self._clock.monotonic() - self._view.heard_at,

@@ -24,15 +24,20 @@ from ares.ports.clock import Clock
 class Spending:
     """A tenant's members see their own, administrators all."""
 
-    def __init__(self, view: View, clock: Clock) -> None:
+    def __init__(self, view: View, clock: Clock, here: str) -> None:
         self._view = view
         self._clock = clock
+        # The name of this cluster.
+        self._here = here
 
     async def report(self, who: Principal, by: By, since_s: float | None, limit: int) -> UsageReport:
         """Of the last so many seconds, or of all that is known."""
-        await self._view.catch_up()
         now = self._clock.wall()
-        found = UsageSum(by, 0.0 if since_s is None else now - since_s, now)
+        since = 0.0 if since_s is None else now - since_s
+        return await self.summed(who, UsageSum(by, since, now, here=self._here), limit)
+
+    async def summed(self, who: Principal, found: UsageSum, limit: int) -> UsageReport:
+        await self._view.catch_up()
         for tenant in tuple(self._view.order) if sees_all(who) else (who.tenant,):
             async for states in self._view_strides(tenant):
                 found.add(states)
@@ -132,5 +137,6 @@ def _rank(state: JobState, place: Placement, use: AttemptUse, before: AttemptUse
         gpus=place.gpus,
         gpus_busy=sum(gpu.busy_percent for gpu in use.gpus) / 100 if use.gpus else None,
         gpu_memory_bytes=sum(gpu.memory_mib for gpu in use.gpus) << 20 if use.gpus else None,
+        devices=use.gpus,
         mock_gpus=bool(place.gpus) and mock,
     )

@@ -69,6 +69,14 @@ class BudgetWatch:
         if stops:
             await self._stop(tenant, f"the tenant's budget of {hard:g} is exceeded by {spent - hard:g}")
 
+    def left(self, tenant: str) -> float | None:
+        """What of the tenant's budget is neither spent nor promised; None without a budget."""
+        record = self._view.kept.quotas.get(tenant)
+        limit = None if record is None else record.quota.own.amounts.get(_BUDGET)
+        if limit is None or limit.hard is None:
+            return None
+        return limit.hard - from_units(_BUDGET, self._counting.used(tenant)(TENANT).get(_BUDGET, 0))
+
     # ---- when jobs start
 
     def unpaid(self, starting: Sequence[JobState]) -> dict[str, str]:

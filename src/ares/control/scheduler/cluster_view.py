@@ -7,6 +7,7 @@ why a job waits and its position in the queue.
 import asyncio
 from collections.abc import Mapping
 from math import inf
+from typing import Protocol
 
 import structlog
 
@@ -50,6 +51,7 @@ _LOOK_EVERY_S = 0.25
 _ROUNDING_S = 1e-6
 # Computing it reads every running job.
 _SUPPLIES_KEPT_S = 1.0
+_NO_NODE = frozenset({"NO_NODES", "NO_READY_NODES"})
 _SOON = Reason(code="NEXT_CYCLE", message="there is room for it; the next cycle gets to it")
 
 
@@ -59,6 +61,23 @@ def unsubmitted(who: Principal, now: float, spec: JobSpec | None = None) -> JobS
     return JobState(
         id="planned", tenant=who.tenant, name=name, submitted_by=who.subject, team=team, submitted_at=now, queued_at=now
     )
+
+
+def _goes_on(before: JobState | None, after: JobState) -> bool:
+    """Whether the job was given the place that a plan has for it, or began to run there: no room came free by that."""
+    if before is None or before.hold:
+        return False
+    bound = before.phase == "PENDING" and after.phase == "STAGING"
+    begun = before.phase == "STAGING" and after.phase == "RUNNING" and after.placements == before.placements
+    return bound or begun
+
+
+class Elsewhere(Protocol):
+    """Clusters of a federation, of which jobs that wait here may be offered to one. None: there are none."""
+
+    def reason(self, job: str) -> Reason | None: ...
+
+    def course(self, state: JobState, spec: JobSpec, now: float) -> Course | str | None: ...
 
 
 class LiveCluster:
@@ -76,7 +95,7 @@ class LiveCluster:
         self._starts: tuple[float, Starts] | None = None
         self.cluster = Cluster(self._profile(), self.predictor)
         self.changed = asyncio.Event()
-        # Set by every change but a submission: there may be room where there was none.
+        # Set by every change but a submission and what is as planned: there may be room where there was none.
         self.roomier = asyncio.Event()
         # Counts changes. A waiting task compares it to see whether more keep coming.
         self.news = 0
@@ -89,6 +108,8 @@ class LiveCluster:
         self._told: dict[int, Reason] = {}
         # Of jobs with run times by GPU model, with when it was found.
         self._paced_at, self._paced = float("-inf"), dict[str, PacedJob]()
+        # What a global plane knows that its own nodes do not show.
+        self.elsewhere: Elsewhere | None = None
         # Of tenants that ask for any.
         self._isolation: dict[str, Isolation] = {}
         view.subscribe(self._on_delta)
@@ -126,6 +147,7 @@ class LiveCluster:
         if self._clock.monotonic() - at > _REASONS_KEPT_S:
             self.refresh_ready()
             known = waits_within(self.cluster, found.key, now) or why_waiting(self.cluster, found.key, now)
+            known = self._elsewhere(job_id, known)
             self._reasons[found.id] = (self._clock.monotonic(), known)
         if known is None and (faster := self._waits_for_faster(job_id, now)) is not None:
             return faster
@@ -133,6 +155,12 @@ class LiveCluster:
         runs_s = self.cluster.waiting.runs_of(job_id)
         held = held_for(self.cluster, found.key, runs_s, now) if known is None else None
         return known or held or held_back(self.cluster, job_id, found.key, runs_s, now) or _SOON
+
+    def _elsewhere(self, job_id: str, own: Reason | None) -> Reason | None:
+        """A job that has no node here may have a cluster."""
+        if own is None or own.code not in _NO_NODE or self.elsewhere is None:
+            return own
+        return self.elsewhere.reason(job_id) or own
 
     def paced(self, job_id: str) -> PacedJob | None:
         """Where and when a waiting job is to run that says how long it runs on which GPU model."""
@@ -219,11 +247,17 @@ class LiveCluster:
         if delta.profile and not delta.relisted:
             # After the states: use is counted anew from what the view holds, which is as of the end of the batch.
             self._configure()
-        else_than_jobs = bool(delta.nodes or readied or delta.relisted or delta.profile or delta.reservations)
+        self._tell_of(delta, bool(delta.nodes or readied or delta.relisted or delta.profile or delta.reservations))
+
+    def _tell_of(self, delta: Delta, else_than_jobs: bool) -> None:
+        """A plan is made anew where it could be another one. It is not where jobs go on as planned."""
         if delta.states or else_than_jobs:
             self.news += 1 + len(delta.states)
+        grows = self.cluster.may_grow
+        moved = [before for before, entry in delta.states if grows or not _goes_on(before, entry.state)]
+        if else_than_jobs or moved:
             self.changed.set()
-        if else_than_jobs or any(before is not None for before, _ in delta.states):
+        if else_than_jobs or any(before is not None for before in moved):
             self.roomier.set()
 
     def _profile(self) -> Profile:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from msgspec.structs import asdict, replace
 
@@ -13,6 +14,7 @@ from ares.core.access.table import sees_all
 from ares.core.admit.admission import dated, unknown
 from ares.core.forecast.estimate import Estimate
 from ares.core.lifecycle.deadline import budget_left, decided_at, outcome
+from ares.core.lifecycle.usage_report import cluster_of
 from ares.core.refusal import Refusal
 from ares.core.starts.deadlines import judged, outlook, ways
 from ares.core.starts.starts import Course, Starts
@@ -32,10 +34,12 @@ OWN = ""
 class Deadlines:
     """Reads the scheduler's picture; changes nothing."""
 
-    def __init__(self, view: View, planner: LiveCluster, clock: Clock) -> None:
+    def __init__(self, view: View, planner: LiveCluster, clock: Clock, here: str) -> None:
         self._view = view
         self._planner = planner
         self._clock = clock
+        # The name of this cluster.
+        self._here = here
 
     # ---- before a job is accepted
 
@@ -98,6 +102,8 @@ class Deadlines:
         self, state: JobState, spec: JobSpec, now: float, starts: Starts | None = None
     ) -> DeadlineSeen | None:
         cluster = self._planner.cluster
+        if not cluster.ready_nodes and (seen := self._seen_elsewhere(state, spec, now)) is not None:
+            return seen
         starts = starts or Starts(cluster, now)
         found = await stepped(outlook.steps(cluster, state, spec, now, starts))
         if found is None:
@@ -108,6 +114,13 @@ class Deadlines:
             replace(found, message=f"for its first task: {found.message}") if spec.array and not state.array else found
         )
         return DeadlineSeen(**asdict(first), ways=others)
+
+    def _seen_elsewhere(self, state: JobState, spec: JobSpec, now: float) -> DeadlineSeen | None:
+        """By the clusters of a federation. None where there are none."""
+        due = spec.deadline_at is not None or spec.start_by_at is not None
+        elsewhere = self._planner.elsewhere
+        found = None if elsewhere is None or not due else elsewhere.course(state, spec, now)
+        return None if found is None else DeadlineSeen(**asdict(judged(spec, found, now)))
 
     def at_risk(self, state: JobState) -> bool:
         """Whether by the estimates an open deadline will be missed: a quick look, without a plan of its own."""
@@ -141,21 +154,28 @@ class Deadlines:
         of those that are open, or were decided within so many seconds."""
         await self._view.catch_up()
         since = 0.0 if since_s is None else self._clock.wall() - since_s
-        jobs: dict[_Group, list[JobState]] = {} if by == "tenant" else {(name, None): [] for name in self.classes}
+        jobs: dict[_ClassGroup, list[JobState]] = (
+            {_ClassGroup(name): [] for name in self.classes} if by == "class" else {}
+        )
         whose = tuple(self._view.order) if sees_all(who) else (who.tenant,)
         for place, (_, job) in enumerate(
             chain.from_iterable(tuple(self._view.order.get(tenant, ())) for tenant in whose)
         ):
             entry = self._view.entries.get(job)
             if entry is not None and _counts(entry.state, since):
-                group = (entry.state.sla or OWN, entry.state.tenant if by == "tenant" else None)
-                jobs.setdefault(group, []).append(entry.state)
+                jobs.setdefault(self._group(entry.state, by), []).append(entry.state)
             if place % LOOKED_AT == LOOKED_AT - 1:
                 await breathe()
-        ordered = sorted(jobs, key=lambda group: (group[0], group[1] or ""))
-        return tuple([await self._class(*group, jobs[group]) for group in ordered])
+        ordered = sorted(jobs, key=lambda group: (group.cluster or "", group.name, group.tenant or ""))
+        return tuple([await self._class(group, jobs[group]) for group in ordered])
 
-    async def _class(self, name: str, tenant: str | None, states: Iterable[JobState]) -> SlaView:
+    def _group(self, state: JobState, by: SlaBy) -> "_ClassGroup":
+        name = state.sla or OWN
+        if by == "cluster":
+            return _ClassGroup(name, cluster=cluster_of(state) or self._here)
+        return _ClassGroup(name, state.tenant if by == "tenant" else None)
+
+    async def _class(self, group: "_ClassGroup", states: Iterable[JobState]) -> SlaView:
         decided = [(state, outcome(state)) for state in states]
         met = sum(found == "met" for _, found in decided)
         missed = sum(found == "missed" for _, found in decided)
@@ -165,10 +185,11 @@ class Deadlines:
             at_risk += (state.id for state in still[first : first + WORKED_ON] if self.at_risk(state))
             await breathe()
         at_risk.sort()
-        sla = self.classes.get(name, Sla())
+        sla = self.classes.get(group.name, Sla())
         return SlaView(
-            name=name,
-            tenant=tenant,
+            name=group.name,
+            tenant=group.tenant,
+            cluster=group.cluster,
             target_percent=sla.target_percent,
             budget_left_percent=budget_left(met, missed, sla.target_percent),
             start_within_s=sla.start_within_s,
@@ -183,8 +204,12 @@ class Deadlines:
         )
 
 
-# A class, and the tenant where it is asked for by tenant.
-_Group = tuple[str, str | None]
+class _ClassGroup(NamedTuple):
+    """A class, and the tenant or the cluster where it is asked for by one."""
+
+    name: str
+    tenant: str | None = None
+    cluster: str | None = None
 
 
 def _counts(state: JobState, since: float) -> bool:

@@ -107,11 +107,11 @@ class Feed:
             jobs = [job for job in jobs if self._concerns(job)]
         specs: dict[str, bytes] = {}
         told = tuple(promise for job in jobs if (promise := self._told(job, specs)) is not None)
-        used, promises, earlier = None, None, tuple[Promise, ...]()
+        used, typical, promises, earlier = None, None, None, tuple[Promise, ...]()
         if self._last and not (self._jobs or self._nodes or self._reservations):
             self._last = False
             cluster = self._planner.cluster
-            used, promises = cluster.usage.data, tuple(cluster.promises.values())
+            used, typical, promises = cluster.usage.data, cluster.typicals.data, tuple(cluster.promises.values())
             earlier = tuple(promise for job, promise in cluster.told.items() if job not in cluster.promises)
         return News(
             now=self._wall(),
@@ -128,6 +128,7 @@ class Feed:
             promises=promises,
             told=earlier,
             used=used,
+            typical=typical,
             homes=self._homes(record for _, record in records if record is not None),
             claimed=self._claims() if told_nodes else {},
         )

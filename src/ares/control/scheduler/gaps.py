@@ -45,7 +45,7 @@ class Gaps:
     def _index(self, state: JobState) -> None:
         if state.phase in BOUND and state.leaves_at is not None:
             self._until[state.id] = state.leaves_at
-        else:
+        elif self._until:
             self._until.pop(state.id, None)
 
     async def run(self, guard: Compare) -> None:

@@ -19,12 +19,12 @@ from ares.control.state.commit import Unsettled
 from ares.control.state.pacing import breathe
 from ares.control.state.view import View
 from ares.core import keys
-from ares.core.energy import rates_of
+from ares.core.energy import WaveRates, rates_of
 from ares.core.lifecycle.inputs import Bind, Cancel, Input, Nominate, Preempt, RanksResized
 from ares.core.schedule.follower import planned_s
 from ares.core.schedule.plan import Eviction, Placed, Plan, Resized
 from ares.core.schedule.preempt.record import seen_by
-from ares.core.trace.ids import TracePlace
+from ares.core.trace.ids import trace_id_of
 from ares.model.state import JobState
 from ares.ports.clock import Clock, happens
 from ares.ports.planning import PlannerLost
@@ -193,12 +193,13 @@ class SchedulerLoop:
         states = [self._view.entries[item.job].state for item in plan.placed]
         decision = self._decisions.note(self._planner.cluster, plan, self._view.profile.version)
         ports: dict[str, set[int]] = {}
+        rates = WaveRates(self._view.nodes, self._planner.cluster.profile)
         throttles = self._planner.cluster.waiting.throttles
         changes = [
             JobChange(
                 item.job,
                 state.tenant,
-                (self._binding(item, state, decision, ports, updates.get(item.job, 0)),),
+                (self._binding(item, state, decision, ports, rates, updates.get(item.job, 0)),),
                 (guard, *self._throttle(state)) if state.array in throttles else (guard,),
             )
             for item, state in zip(plan.placed, states, strict=True)
@@ -218,8 +219,7 @@ class SchedulerLoop:
             return
         waits = [max(0.0, now - state.queued_at) for state in bound]
         longest = bound[waits.index(max(waits))]
-        trace_id = TracePlace(longest).trace_id
-        self._telemetry.observe_all("ares_scheduling_latency_seconds", waits, trace=trace_id)
+        self._telemetry.observe_all("ares_scheduling_latency_seconds", waits, trace=trace_id_of(longest))
         by_priority: dict[str, list[float]] = {}
         for state, wait_s in zip(bound, waits, strict=True):
             spec = self._view.spec(state)
@@ -249,16 +249,23 @@ class SchedulerLoop:
         )
         return replace(plan, placed=tuple(item for item in plan.placed if item.job not in unpaid))
 
-    def _binding(self, item: Placed, state: JobState, decision: str, ports: dict[str, set[int]], updates: int) -> Bind:
+    def _binding(
+        self,
+        item: Placed,
+        state: JobState,
+        decision: str,
+        ports: dict[str, set[int]],
+        rates: WaveRates,
+        updates: int,
+    ) -> Bind:
         spec = self._view.spec(state)
         port = self._free_port(item.placements[0].node, state, ports) if len(item.placements) > 1 else 0
-        rates = rates_of(self._view.nodes, self._planner.cluster.profile, item.placements)
         return Bind(
             placements=item.placements,
             alternative=item.alternative,
             master_port=port,
             decision=decision,
-            rates=rates,
+            rates=rates.of(item.placements),
             planned_s=None if spec is None else planned_s(self._planner.cluster, state, spec, item.placements),
             leaves_at=item.leaves_at,
             updates=updates,
@@ -331,7 +338,8 @@ class SchedulerLoop:
         mine = eviction.record["for"]["tenant"] == victim.tenant
         by = f"job {eviction.job}" if mine else "a job of another tenant"
         reason = f"{eviction.record['why']}: {by}, {eviction.record['for']['priority']}"
-        what = Preempt(fence=victim.fence, by=by, reason=reason, record=record)
+        rotates = eviction.rule == "service"
+        what = Preempt(fence=victim.fence, by=by, reason=reason, record=record, rotates=rotates)
         return JobChange(victim.id, victim.tenant, (what,), guards)
 
     async def _change(self, job: str, what: Input, guards: tuple[Compare, ...]) -> Written | None:

@@ -157,6 +157,10 @@ class Monitor:
             return _Loss(node, _ranks(older), f"the agent of node {node} restarted")
         if age < entry.lease.dead_after_s or self._verdict.paused_since is not None:
             return None
+        record = self._view.nodes.get(node)
+        if record is not None and not record.info.fences:
+            # What runs there does not end with the lease: only the node itself can say that it did.
+            return None
         lease_s = lease_of(self._view.spec(self._view.entries[job].state), entry.lease)
         if age < lease_s:
             return None

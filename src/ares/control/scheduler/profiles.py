@@ -101,15 +101,20 @@ class Profiles:
         log.info("profile.changed", version=record.version, by=record.by, token=who.token_id, note=note)
         return record
 
+    def written(self, record: ProfileRecord) -> list[Op]:
+        """What writes a version, and takes away those that are too old to be kept."""
+        oldest = record.version - VERSIONS_KEPT
+        old = (version for version in sorted(self._view.profiles) if version <= oldest)
+        put = Put(keys.profile(record.version), msgspec.json.encode(record))
+        return [put, *(Delete(keys.profile(version)) for version in old)]
+
     async def _create(self, record: ProfileRecord) -> ProfileRecord:
         """The record of that version, which is this one unless another was there first."""
-        key, value = keys.profile(record.version), msgspec.json.encode(record)
-        oldest = record.version - VERSIONS_KEPT
-        ops: list[Op] = [Delete(keys.profile(old)) for old in sorted(self._view.profiles) if old <= oldest]
+        key, ops = keys.profile(record.version), self.written(record)
 
         async def attempt() -> ProfileRecord | None:
             # A version that exists is never written again: of two writers one loses.
-            if await self._records.write([absent(key)], [Put(key, value), *ops]):
+            if await self._records.write([absent(key)], ops):
                 return record
             found = await self._records.read(key, ProfileRecord)
             if found is None:

@@ -127,17 +127,19 @@ class Windows:
         if delta.relisted:
             self._jobs.clear()
             self._names.clear()
-        for _, entry in delta.states:
-            self._index(entry.state)
+        for before, entry in delta.states:
+            self._follow(before, entry.state)
         for state in delta.removed:
             self._drop(state.id)
         if delta.reservations or delta.relisted:
             self._asked.set()
 
-    def _index(self, state: JobState) -> None:
-        if state.phase in TERMINAL:
+    def _follow(self, before: JobState | None, state: JobState) -> None:
+        """A job names its reservation when it is submitted or updated."""
+        live, updated = state.phase not in TERMINAL, before is not None and before.updates != state.updates
+        if updated or not live:
             self._drop(state.id)
-        elif state.id not in self._names:
+        if live and (updated or before is None or before.phase in TERMINAL):
             spec = self._view.spec(state)
             if spec is not None and spec.reservation is not None:
                 self._names[state.id] = spec.reservation

@@ -145,7 +145,7 @@ class Requeue:
             pause_s = self._breakers[tenant].open_until - self._clock.monotonic()
             text = (
                 f"jobs of tenant {tenant} fail and are retried more than {self._per_minute} times a minute: its "
-                f"retries pause for {pause_s:.0f} s; find out why they fail (`ares ps --state RETRYING`) or cancel them"
+                f"retries pause for {pause_s:.0f} s; see why they fail (`ares jobs --phase RETRYING`) or cancel them"
             )
             numbers = {
                 "perMinute": self._per_minute,

@@ -9,10 +9,11 @@ import structlog
 from ares.control.state.view import View
 from ares.core import keys
 from ares.core.checkpoint import retained
+from ares.core.lifecycle.ranks import size_limits
 from ares.model.base import CheckpointRef
 from ares.model.checkpoint import CheckpointId, CheckpointKeep, CheckpointRecord
 from ares.model.job import JobSpec
-from ares.model.state import TERMINAL, JobState
+from ares.model.state import BOUND, TERMINAL, JobState
 from ares.ports.blobs import Blobs
 from ares.ports.clock import Clock
 from ares.ports.store import TXN_OPS_MAX, Compare, Delete, Store, StoreError
@@ -21,6 +22,12 @@ log = structlog.get_logger()
 
 _AGAIN_S = 5.0
 _decode = msgspec.json.Decoder(CheckpointRecord).decode
+
+
+def _may_restore(state: JobState, spec: JobSpec | None) -> bool:
+    """Whether ranks may still go on from what was there before the attempt: those of an elastic gang as it grows."""
+    least, most = (1, 1) if spec is None else size_limits(spec)
+    return state.phase == "STAGING" or (state.phase in BOUND and least < most)
 
 
 async def checkpoints_of(store: Store, tenant: str, job: str) -> list[CheckpointRecord]:
@@ -90,7 +97,7 @@ class CheckpointCleanup:
         records = await checkpoints_of(self._store, state.tenant, state.id)
         policy = None if spec is None else spec.checkpoint
         keep = CheckpointKeep() if policy is None else policy.keep
-        restoring = state.fence if state.phase == "STAGING" else None
+        restoring = state.fence if _may_restore(state, spec) else None
         kept = retained(records, keep, live=live, restoring=restoring)
         drop = [record.pointer.id for record in records if record.pointer.id not in kept]
         key = keys.state(state.tenant, state.id)

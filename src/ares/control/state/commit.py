@@ -60,6 +60,10 @@ _COMPARE_BYTES = 16
 _SPARE_BYTES = 1024
 # Transactions of one caller that are under way at once: they share a commit, and others' do not wait for all of them.
 _AT_ONCE = 16
+# Of many changes, those that are drafted and written together. After each part there may be a scheduling cycle: parts
+# of 240 made 10,000 releases half as dear again, of 960 a fifth.
+PART = 2_000
+_PARTS_AT_ONCE = 3
 _UNKNOWN_TRIES = 5
 _UNKNOWN_PAUSE_S = 0.1
 # No try begins later than this: the caller is to be told before it stops waiting, and decides itself when to repeat.
@@ -151,6 +155,9 @@ class Writer:
         """What became of each draft, in order. One that was refused has read the keys of its own compares."""
         if len(drafts) == 1:
             return [await self._create_alone(drafts[0], guards, self._clock.monotonic() + _UNKNOWN_FOR_S)]
+        if len(drafts) > PART:
+            parts = await overlapped(lambda part: self.create(part, guards), drafts)
+            return [outcome for part in parts for outcome in part]
         packed = [[draft for _, draft in pack] for pack in packs(list(enumerate(drafts)))]
         settled = await few_at_once(lambda pack: self._create_pack(pack, guards), packed)
         return [outcome for outcomes in settled for outcome in outcomes]
@@ -219,7 +226,7 @@ class Pack(Generic[D]):
     def add(self, draft: D) -> bool:
         """Whether it is in now. The first one always is."""
         ops, compares = self._ops + len(draft.ops), self._compares + len(draft.compares)
-        size, subject = self._size + _size(draft), draft.subject
+        size, subject = self._size + _size(draft.ops, draft.compares), draft.subject
         if self.drafts:
             full = max(ops, compares) > TXN_OPS_MAX or size > TXN_BYTES_MAX
             if full or self._closed or subject is None or subject in self._subjects:
@@ -235,7 +242,7 @@ class Pack(Generic[D]):
 
 def packs(drafts: Sequence[tuple[int, D]]) -> list[list[tuple[int, D]]]:
     """The drafts in order, each with the number it came with."""
-    if len(drafts) == 1:
+    if len(drafts) == 1 or (drafts and _share_one(drafts)):
         return [[*drafts]]
     found: list[list[tuple[int, D]]] = []
     pack: Pack[D] | None = None
@@ -246,6 +253,16 @@ def packs(drafts: Sequence[tuple[int, D]]) -> list[list[tuple[int, D]]]:
             found.append([])
         found[-1].append((place, draft))
     return found
+
+
+def _share_one(drafts: Sequence[tuple[int, WriteDraft]]) -> bool:
+    """Whether one transaction takes them all. Most waves are that small, and are weighed at once."""
+    ops = [op for _, draft in drafts for op in draft.ops]
+    compares = [compare for _, draft in drafts for compare in draft.compares]
+    subjects = {draft.subject for _, draft in drafts}
+    if len(ops) > TXN_OPS_MAX or len(compares) > TXN_OPS_MAX or len(subjects) < len(drafts) or None in subjects:
+        return False
+    return _size(ops, compares) <= TXN_BYTES_MAX
 
 
 async def few_at_once(write: Callable[[A], Coroutine[Any, Any, T]], whats: Sequence[A]) -> list[T]:
@@ -259,6 +276,19 @@ async def few_at_once(write: Callable[[A], Coroutine[Any, Any, T]], whats: Seque
             return await write(what)
 
     return await together([in_turn(what) for what in whats])
+
+
+async def overlapped(write: Callable[[Sequence[A]], Coroutine[Any, Any, T]], whats: Sequence[A]) -> list[T]:
+    """What writing them part by part gives. While the store has one part, the next is drafted; and what a part brought
+    about is taken in before the one after the next is begun, so that no other work waits for all of them."""
+    parts = [whats[first : first + PART] for first in range(0, len(whats), PART)]
+    places = asyncio.Semaphore(_PARTS_AT_ONCE)
+
+    async def in_turn(part: Sequence[A]) -> T:
+        async with places:
+            return await write(part)
+
+    return await every(in_turn(part) for part in parts)
 
 
 async def together(writes: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
@@ -279,7 +309,7 @@ async def every(writes: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return [result for result in results if not isinstance(result, BaseException)]
 
 
-def _size(draft: WriteDraft) -> int:
-    keys, compared = "".join([op.key for op in draft.ops]), "".join([compare.key for compare in draft.compares])
-    values = sum([len(op.value) for op in draft.ops if isinstance(op, Put)])
-    return len(keys) + values + 2 * len(compared) + _COMPARE_BYTES * len(draft.compares)
+def _size(ops: Sequence[Op], compares: Sequence[Compare]) -> int:
+    keys, compared = "".join([op.key for op in ops]), "".join([compare.key for compare in compares])
+    values = sum([len(op.value) for op in ops if isinstance(op, Put)])
+    return len(keys) + values + 2 * len(compared) + _COMPARE_BYTES * len(compares)

@@ -28,21 +28,23 @@ class Settling:
 
     async def wait(self, guard: Compare) -> None:
         """Returns when the epoch is settled, or when this leadership is over."""
-        if self._epoch == _FIRST_EPOCH or await self._settled():
+        if await self.is_settled():
             return
         log.warning("restored.waiting", epoch=self._epoch, seconds=self._timing.longest_s)
         await self._clock.sleep(self._timing.longest_s)
         while not await self._write(guard):
             await self._clock.sleep(_STORE_PAUSE_S)
 
-    async def _settled(self) -> bool:
-        while True:
+    async def is_settled(self) -> bool:
+        """Whether nothing from before the restore can still run; of a store that was never restored at once."""
+        while self._epoch != _FIRST_EPOCH:
             try:
                 kv = await self._store.get(keys.SETTLED)
             except StoreError:
                 await self._clock.sleep(_STORE_PAUSE_S)
                 continue
             return kv is not None and msgspec.json.decode(kv.value, type=int) >= self._epoch
+        return True
 
     async def _write(self, guard: Compare) -> bool:
         """Whether the store has decided, also when it refused the write: then another replica leads."""

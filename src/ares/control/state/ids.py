@@ -12,6 +12,9 @@ _TIME_ZERO_S = 1_767_225_600
 _ODD = 0x13198A2E0371
 # Ten bits at a time, the lower ones first.
 _PAIRS = tuple(_ALPHABET[pair & 31] + _ALPHABET[pair >> 5] for pair in range(1024))
+# The higher ones first, of all but the first of nine characters.
+_PAIRS_DOWN = tuple(_ALPHABET[pair >> 5] + _ALPHABET[pair & 31] for pair in range(1024))
+_SHIFTS = (30, 20, 10, 0)
 
 
 def base32(rng: Rng, chars: int) -> str:
@@ -30,7 +33,9 @@ def job_id(rng: Rng, wall_s: float, number: int = 0, of: int = 1) -> str:
     bits = 5 * keys.ID_RANDOM_CHARS
     drawn = int.from_bytes(rng.token((bits + 7) // 8), "big") & ((1 << bits) - 1)
     value = ((number << bits) + drawn) // of
-    return "".join([_ALPHABET[(value >> shift) & 31] for shift in range(bits - 5, -1, -5)]) + _moment(wall_s)
+    return (
+        _ALPHABET[value >> 40] + "".join([_PAIRS_DOWN[(value >> shift) & 1023] for shift in _SHIFTS]) + _moment(wall_s)
+    )
 
 
 def _moment(wall_s: float) -> str:

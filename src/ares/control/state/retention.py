@@ -11,6 +11,7 @@ import structlog
 
 from ares.control.state.view import StateEntry, View
 from ares.core import keys
+from ares.core.books.draft import book_day
 from ares.core.quota.counts import rolled_up
 from ares.core.quota.measures import month_of
 from ares.model.quota import SpentRecord
@@ -62,11 +63,14 @@ class Retention:
 
     async def sweep(self) -> int:
         """Deletes some of the old jobs; returns how many."""
-        before = self._clock.wall() - self._keep_s
+        before, closing = self._clock.wall() - self._keep_s, self._view.kept.closings.get(keys.BOOKS_CLOSING)
         old = [
             entry
             for entry in self._view.entries.values()
-            if _ended_before(entry.state, before) and not self._is_awaited(entry.state)
+            if _ended_before(entry.state, before)
+            and not self._is_awaited(entry.state)
+            # A job is kept until a closed book counts it.
+            and (closing is None or book_day(entry.state) <= closing.day)
         ][:_BATCH]
         for entry in old:
             await self._forget(entry)

@@ -9,15 +9,21 @@ from ares.core import keys
 from ares.model.access import IdentityRecord, TenantRecord, TokenRecord, UserRecord
 from ares.model.alert import AlertRecord, ChannelRecord
 from ares.model.audit import AuditHead, AuditKey
+from ares.model.books.book import CapacityRecord, ClosingRecord
+from ares.model.books.told import Telling
+from ares.model.cluster import Allowance, ClusterRecord, LentQuota
 from ares.model.cron import CronRecord
 from ares.model.dataset import DatasetRecord
 from ares.model.isolation import Isolation
 from ares.model.node import MachineRecord
 from ares.model.policy import PolicyRecord
+from ares.model.profile import ShadowRecord
 from ares.model.quota import AdmissionRecord, MeterRecord, QuotaRecord, SpentRecord, TransferRecord
 from ares.model.scaling import InstanceRecord, ScalingSwitch
 from ares.model.secret import SecretRecord
-from ares.model.state import ArrayRecord, FlowRecord, ProgressRecord
+from ares.model.state import ArrayRecord, FlowRecord, ProgressRecord, ReplicaRecord
+from ares.model.telemetry.insight import InsightRecord
+from ares.model.uplink import ClusterReport, TakenJob, UplinkRecord
 from ares.ports.store import Compare, StoreChange
 
 R = TypeVar("R")
@@ -91,8 +97,24 @@ class Tables:
         # By "tenant/month", and with the replica.
         self.spent = Table(keys.SPENT, SpentRecord)
         self.meters = Table(keys.METERS, MeterRecord)
+        # How far the books are closed; what pools have on days that are not, by day.
+        self.closings = Table(keys.CLOSINGS, ClosingRecord)
+        self.insights = Table(keys.INSIGHTS, InsightRecord)
+        self.capacity = Table(keys.CAPACITY, CapacityRecord)
         # By replica.
         self.transfers = Table(keys.TRANSFERS, TransferRecord)
+        self.replicas = Table(keys.REPLICAS, ReplicaRecord)
+        self.clusters = Table(keys.CLUSTERS, ClusterRecord)
+        self.reports = Table(keys.REPORTS, ClusterReport)
+        self.tellings = Table(keys.TELLINGS, Telling)
+        # By job.
+        self.taken = Table(keys.TAKEN, TakenJob, keys.job_of)
+        # By "cluster/tenant", and by tenant.
+        self.escrow = Table(keys.ESCROW, LentQuota)
+        self.allowances = Table(keys.ALLOWANCES, Allowance)
+        # One at most, under the empty name.
+        self.uplink = Table(keys.UPLINK, UplinkRecord)
+        self.shadow = Table(keys.SHADOW, ShadowRecord)
         # By "chain/number", and by the key's id.
         self.audit_heads = Table(keys.AUDIT_HEADS, AuditHead)
         self.audit_keys = Table(keys.AUDIT_KEYS, AuditKey)
@@ -104,6 +126,12 @@ class Tables:
         """What a tenant asks for all of its jobs."""
         record = self.tenants.get(tenant)
         return "any" if record is None else record.isolation
+
+    @property
+    def closed_until(self) -> float:
+        """Jobs that end with an earlier time belong to the day that begins then."""
+        closing = self.closings.get(keys.BOOKS_CLOSING)
+        return 0.0 if closing is None else closing.until
 
     def clear(self) -> None:
         for table in self.by_prefix.values():

@@ -139,7 +139,8 @@ class View:
     def spec(self, state: JobState) -> JobSpec | None:
         """What the job asks for, while it is live or holds something; of others it is read from the store."""
         raw = self.specs.get(state.array or state.id)
-        spec = None if raw is None else self.decoded.spec(raw, self.kept.isolation(state.tenant))
+        least = "any" if (tenant := self.kept.tenants.get(state.tenant)) is None else tenant.isolation
+        spec = None if raw is None else self.decoded.specs.get((raw, least)) or self.decoded.spec(raw, least)
         return spec if spec is None or state.update is None else in_force(spec, state)
 
     def decode_spec(self, raw: bytes, least: Isolation = "any") -> JobSpec:

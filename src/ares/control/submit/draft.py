@@ -12,11 +12,11 @@ from ares.control.governance.quotas import Quotas
 from ares.control.scheduler.deadlines import Deadlines, not_met
 from ares.control.state.commit import Full, WriteDraft
 from ares.control.state.ids import job_id
-from ares.control.state.population import Population
 from ares.control.state.view import View
 from ares.control.submit.estimates import Estimated, Estimates, MemoryDefaults
 from ares.control.submit.known_specs import KnownSpecs
 from ares.control.submit.parents import ParentChecks
+from ares.control.submit.room import JobRoom, Room
 from ares.core import keys
 from ares.core.admit.admission import too_late
 from ares.core.admit.arrays import throttle
@@ -26,6 +26,7 @@ from ares.core.admit.placement import not_tolerable
 from ares.core.admit.secrets import unavailable
 from ares.core.alerts import refused
 from ares.core.checkpoint import taken_over
+from ares.core.federation.clusters import local_id
 from ares.core.lifecycle.graph import begin
 from ares.core.lifecycle.inputs import Context, Stepped
 from ares.core.policy.verdict import PolicyVerdict, Said
@@ -34,7 +35,7 @@ from ares.core.refusal import Refusal
 from ares.core.reserve.window import Submitter, refusal
 from ares.model.access import Principal
 from ares.model.base import Record, RequestId
-from ares.model.checkpoint import CheckpointRecord
+from ares.model.checkpoint import CheckpointPointer, CheckpointRecord
 from ares.model.job import JobSpec
 from ares.model.state import ArrayRecord, ChildOf, JobState, RequestRecord
 from ares.ports.clock import Clock, Rng
@@ -159,17 +160,6 @@ def begin_ops(begun: Stepped, encode: Encode) -> tuple[Put, ...]:
     return (Put(keys.state(state.tenant, state.id), encode(state)), *puts)
 
 
-_LIVE_KEY = "limits.tenant_jobs_max"
-
-
-class Room(NamedTuple):
-    """How many jobs there may be: kept of all tenants, and of one tenant kept, and not ended."""
-
-    jobs: int = 2_000_000
-    kept: int = 1_000_000
-    live: int = 500_000
-
-
 class Drafting:
     """Decides about one request at a time; writes nothing."""
 
@@ -195,20 +185,19 @@ class Drafting:
         self._rng = rng
         self._telemetry = telemetry
         self._epoch = epoch
-        self._room = room
-        self._population = Population(view)
+        self.room = JobRoom(view, room)
         self._memory = MemoryDefaults(view)
         self._parents = ParentChecks(view)
-        self._encode = msgspec.json.Encoder().encode
-        self._known = KnownSpecs()
+        self.encode = msgspec.json.Encoder().encode
+        self.known = KnownSpecs()
 
     def sized(self, spec: JobSpec) -> JobSpec:
         """With the memory it would get, where it does not say."""
-        return self._known.of(spec).sized(self._memory.share)
+        return self.known.of(spec).sized(self._memory.share)
 
     def check(self, who: Principal, request: SubmitRequest, *, in_flow: bool = False) -> Checked | Refusal:
         """By the rules of admission, by policies, and by what there is now."""
-        admitted = self._known.of(request.spec).admitted
+        admitted = self.known.of(request.spec).admitted
         if isinstance(admitted, Refusal):
             return admitted
         if (no := inside(request.spec) if in_flow else outside(request.spec)) is not None:
@@ -225,17 +214,18 @@ class Drafting:
         """With an id, encoded; `before` jobs are drafted with it, as number `number` of its batch. Refused, unless it
         was taken before, when there is no room, or its deadline will be missed and was to be met."""
         who, request, judged = checked.who, checked.request, checked.judged
-        no = not_met(judged.spec, deadline) or self._no_room(who.tenant, checked.tasks, before)
+        no = not_met(judged.spec, deadline) or self.room.refusal(who.tenant, checked.tasks, before) or self._unhealed()
         if no is not None:
             return no
-        digest = "" if request.request_id is None else self._known.of(request.spec).digest
-        new_id = job_id(self._rng, self._clock.wall(), number, of)
+        digest = "" if request.request_id is None else self.known.of(request.spec).digest
+        new_id = self.new_id(number, of)
         spec = self._deadlines.dated(judged.spec)
-        spec_op = Put(keys.job(who.tenant, new_id), self._known.of(spec).encoded)
+        spec_op = Put(keys.job(who.tenant, new_id), self.known.of(spec).encoded)
         if len(spec_op.value) > VALUE_BYTES_MAX:
             message = f"the job takes {len(spec_op.value):,} bytes to keep, at most {VALUE_BYTES_MAX:,} are allowed"
             return Refusal(code="spec-too-large", message=message, fix="put long input into a file")
-        compares, request_ops = self._claim(who, request, digest, new_id, judged.spec)
+        kept = kept_digest(request, judged.spec)
+        compares, request_ops = self.claim(who.tenant, request.request_id, digest, new_id, kept)
         if spec.needs:
             parents = self._parents.compares(who.tenant, spec)
             if isinstance(parents, Refusal):
@@ -249,35 +239,51 @@ class Drafting:
         trace = self._telemetry.new_trace(request.trace)
         if checked.indices is not None:
             array = self._array(checked, new_id, trace, estimated)
-            header = Put(keys.array(who.tenant, new_id), self._encode(array))
+            header = Put(keys.array(who.tenant, new_id), self.encode(array))
             ops = (*request_ops, spec_op, header)
             return Draft(ops, compares, checked, spec, estimated, digest, new_id, array, deadline)
         taken = None if checked.restores is None else taken_over(checked.restores, new_id, self._epoch)
-        begun = begin(
-            id=new_id,
-            tenant=who.tenant,
-            spec=spec,
-            name=request.spec.name,
-            submitted_by=who.subject,
-            submitter_id=who.user_id,
-            trace=trace,
-            context=Context(now=self._clock.wall(), jitter=0.0, epoch=self._epoch),
-            retry_of=request.retry_of,
-            manual_retries=request.manual_retries,
-            request_id=request.request_id,
-            note=request.note,
-            cost_estimate=estimated.cost,
-            estimated_s=estimated.seconds,
-            child_of=request.child_of,
-            checkpoint=None if taken is None else taken.pointer,
-        )
-        state_op, *event_ops = begin_ops(begun, self._encode)
+        begun = self.begun(checked, spec, estimated, new_id, trace, None if taken is None else taken.pointer)
+        state_op, *event_ops = begin_ops(begun, self.encode)
         least = self._view.kept.isolation(who.tenant)
         self._view.decoded.expect(begun.state, state_op.value, spec, spec_op.value, least)
         ops = (*request_ops, spec_op, state_op, *event_ops)
         if taken is not None:
-            ops = (*ops, Put(keys.checkpoint(who.tenant, new_id, taken.pointer.id), self._encode(taken)))
+            ops = (*ops, Put(keys.checkpoint(who.tenant, new_id, taken.pointer.id), self.encode(taken)))
         return Draft(ops, compares, checked, spec, estimated, digest, new_id, None, deadline, restores=taken)
+
+    def begun(
+        self,
+        checked: Checked,
+        spec: JobSpec,
+        estimated: Estimated,
+        new_id: str,
+        trace: str,
+        checkpoint: CheckpointPointer | None = None,
+    ) -> Stepped:
+        who, request = checked.who, checked.request
+        return begin(
+            id=new_id, tenant=who.tenant, spec=spec, name=request.spec.name, submitted_by=who.subject,
+            submitter_id=who.user_id, trace=trace,
+            context=Context(now=self._clock.wall(), jitter=0.0, epoch=self._epoch),
+            retry_of=request.retry_of, manual_retries=request.manual_retries, request_id=request.request_id,
+            note=request.note, cost_estimate=estimated.cost, estimated_s=estimated.seconds, child_of=request.child_of,
+            checkpoint=checkpoint,
+        )  # fmt: skip
+
+    def _unhealed(self) -> Refusal | None:
+        """A cluster that was restored has forgotten which requests it took, and what it gave back of its allowance."""
+        uplink = self._view.kept.uplink.get("")
+        if uplink is None or not 0 < uplink.healed_in < self._epoch:
+            return None
+        message = f"this cluster was restored from a backup, and has not compared its jobs with {uplink.api} since"
+        fix = "submit at the global plane, or here when it is back; `ares cluster leave --force` goes on without it"
+        return Refusal(code="store-unavailable", message=message, fix=fix, retry_after_s=5.0)
+
+    def new_id(self, number: int, of: int) -> str:
+        """In a cluster of a federation one that neither another cluster nor the global plane ever gives out."""
+        drawn, uplink = job_id(self._rng, self._clock.wall(), number, of), self._view.kept.uplink.get("")
+        return drawn if uplink is None or not uplink.code else local_id(uplink.code, drawn)
 
     def _array(self, checked: Checked, new_id: str, trace: str, estimated: Estimated) -> ArrayRecord:
         who, request = checked.who, checked.request
@@ -297,21 +303,24 @@ class Drafting:
 
     @staticmethod
     def unjudged(spec: JobSpec) -> PolicyVerdict:
-        """For what stands for jobs that were judged one by one."""
         return PolicyVerdict(spec=spec)
 
     def no_room(self, tenant: str, tasks: int) -> Refusal | None:
-        return self._no_room(tenant, tasks, 0)
+        return self.room.refusal(tenant, tasks)
 
     def parents_gone(self, draft: Draft) -> Refusal | None:
         """Why a draft that was not written never will be: a job it waits for is no longer kept, or the job that
         submits it changed."""
         return self._parents.gone(draft.checked.who.tenant, draft.request, draft.spec)
 
+    def is_judged(self, tenant: str) -> bool:
+        """Whether any policy is in force for the tenant's jobs."""
+        return self._judging.concerns(tenant)
+
     def judged(self, who: Principal, request: SubmitRequest, tasks: int) -> PolicyVerdict | Refusal:
         """What policies make of it; a refusal when with the defaults they give it could not be admitted."""
         spec = self.sized(request.spec)
-        if not self._judging.concerns(who.tenant):
+        if not self.is_judged(who.tenant):
             return PolicyVerdict(spec=spec)
         judged = self._judging.judge(
             Submission(
@@ -324,7 +333,7 @@ class Drafting:
                 tenant=lambda: self._quotas.numbers(who.tenant),
             )
         )
-        if judged.spec is not spec and isinstance(unfit := self._known.of(judged.spec).admitted, Refusal):
+        if judged.spec is not spec and isinstance(unfit := self.known.of(judged.spec).admitted, Refusal):
             message = f"with the defaults that policies give it: {unfit.message}"
             return replace(unfit, message=message)
         return judged
@@ -353,28 +362,6 @@ class Drafting:
         no = no or refused(who.tenant, spec, self._view.kept.channels)
         return no or self._deadlines.unknown(spec)
 
-    def _no_room(self, tenant: str, tasks: int, before: int) -> Refusal | None:
-        """One tenant must not take all there is; an array takes as much as its tasks."""
-        found = (len(self._view.entries), self._population.kept(tenant), self._population.live(tenant))
-        left = min(most - there for there, most in zip(found, self._room, strict=True))
-        if before + tasks <= left:
-            return None
-        bounds = (
-            ("jobs are kept", found[0], self._room.jobs, "limits.jobs_max"),
-            (f"jobs of {tenant} are kept", found[1], self._room.kept, "limits.tenant_records_max"),
-            (f"jobs of {tenant} have not ended", found[2], self._room.live, _LIVE_KEY),
-        )
-        for words, there, most, key in bounds:
-            if there + before + tasks > most:
-                wait = "jobs end, or cancel some" if key == _LIVE_KEY else "finished jobs are removed by retention"
-                return Refusal(
-                    code="queue-full",
-                    message=f"{tasks} more do not fit: {there + before} of {most} {words}",
-                    fix=f"wait until {wait}; an operator can raise {key}",
-                    retry_after_s=5.0,
-                )
-        return None
-
     def _not_in(self, who: Principal, spec: JobSpec) -> Refusal | None:
         """Why it may not run in the reservation it names."""
         if spec.reservation is None:
@@ -382,14 +369,20 @@ class Drafting:
         reservation, _ = self._view.reservations.get(spec.reservation, (None, 0))
         return refusal(reservation, spec, Submitter(who.tenant, who.subject), self._clock.wall())
 
-    def _claim(
-        self, who: Principal, request: SubmitRequest, digest: str, new_id: str, judged: JobSpec
+    def claim(
+        self, tenant: str, request_id: str | None, digest: str, new_id: str, kept: str
     ) -> tuple[tuple[Compare, ...], tuple[Op, ...]]:
         """The part of the transaction that makes a request id take effect once."""
-        if request.request_id is None:
+        if request_id is None:
             # The fresh id stands in: after an unknown outcome the same bytes can be sent again safely.
-            return (Compare(keys.job(who.tenant, new_id), "mod_revision", 0),), ()
-        key = keys.request(who.tenant, request.request_id)
-        kept = "" if judged is request.spec or judged == request.spec else payload_sha256(judged)
+            return (Compare(keys.job(tenant, new_id), "mod_revision", 0),), ()
+        key = keys.request(tenant, request_id)
         record = RequestRecord(job=new_id, payload_sha256=digest, kept_sha256=kept)
-        return (Compare(key, "mod_revision", 0),), (Put(key, self._encode(record)),)
+        return (Compare(key, "mod_revision", 0),), (Put(key, self.encode(record)),)
+
+
+def kept_digest(request: SubmitRequest, judged: JobSpec) -> str:
+    """Of what is kept under a request id, where that is not what the client sent."""
+    if request.request_id is None or judged is request.spec or judged == request.spec:
+        return ""
+    return payload_sha256(judged)

@@ -10,7 +10,7 @@ go together in the next one.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,22 +18,31 @@ import msgspec
 from msgspec.structs import replace
 
 from ares.control.governance.quota_usage import Counting
-from ares.control.state.commit import Full, Pack, WriteDraft, Writer, together
+from ares.control.state.commit import Full, Pack, Writer, together
 from ares.control.state.view import View
 from ares.control.submit.draft import FULL, Draft, unwritten
 from ares.control.submit.parents import ParentChecks
+from ares.control.submit.pending_admissions import (
+    AdmissionBasis,
+    CreatedJob,
+    LevelSums,
+    LiveChange,
+    Outcome,
+    PendingAdmission,
+    SeenRequest,
+    judged,
+    sums_of,
+    waiting,
+)
 from ares.core import keys
-from ares.core.access.table import scope_of
-from ares.core.quota.asked import asked_by
-from ares.core.quota.counts import QuotaLevel, levels_of, to_come
-from ares.core.quota.judge import OverQuota, Used, WithinQuota, above_ceiling, judge
-from ares.core.quota.measures import Amounts, add, kind_of, times
+from ares.core.federation.clusters import OVER
+from ares.core.quota.counts import QuotaLevel
+from ares.core.quota.judge import OverQuota
+from ares.core.quota.measures import add, kind_of
 from ares.core.refusal import Refusal
-from ares.model.access import Principal
-from ares.model.job import Priority
-from ares.model.quota import AdmissionRecord, Quota, QuotaRecord
+from ares.model.quota import AdmissionRecord
 from ares.ports.clock import Clock, Rng
-from ares.ports.store import KV, Committed, Compare, Get, Op, Put, Unknown
+from ares.ports.store import Committed, Compare, Get, Op, Put, Unknown
 from ares.ports.telemetry import Telemetry
 
 # A submission that loses every race for so long is refused with a time to try again.
@@ -47,59 +56,16 @@ _FAR_MILLI = 1100
 _SPARE_OPS = 2
 # Transactions of one tenant under way at once.
 _DEPTH_MAX = 8
+_AMID_TRIES = 5
+
+InUse = Callable[[QuotaLevel], dict[str, int]]
 
 
-class CreatedJob(NamedTuple):
-    """Written."""
+class AmidWrite(NamedTuple):
+    """What is written between a tenant's admissions."""
 
-    soft_limits: tuple[str, ...] = ()
-
-
-class SeenRequest(NamedTuple):
-    """Its request id, or the job itself, was there already."""
-
-    kv: KV
-
-
-Outcome = CreatedJob | SeenRequest | Refusal
-_Sums = dict[QuotaLevel, dict[str, int]]
-
-
-class _Basis(NamedTuple):
-    """What a decision was made from; it holds as long as the two revisions do."""
-
-    record: QuotaRecord | None
-    quota: int
-    admission: int
-
-
-class LiveChange(WriteDraft, frozen=True, gc=False):
-    """A live job that is to ask for something else: its first compare is that of its record.
-
-    `before` and `after` are all it counts with; `priority` is set when it is to have another one."""
-
-    who: Principal
-    levels: tuple[QuotaLevel, ...]
-    before: Amounts
-    after: Amounts
-    priority: Priority | None
-
-    @property
-    def grown(self) -> dict[str, int]:
-        """What it asks for more of. What it asks for less of is taken whatever the limits are by now."""
-        return {measure: units for measure, units in self.after.items() if units > self.before.get(measure, 0)}
-
-
-@dataclass(slots=True, eq=False)
-class _PendingAdmission:
-    draft: Draft | LiveChange
-    # What is asked for, and what of it the job has already.
-    asked: dict[str, int]
-    levels: tuple[QuotaLevel, ...]
-    until: float
-    has: Amounts = field(default_factory=dict[str, int])
-    warnings: tuple[str, ...] = ()
-    outcome: Outcome | None = None
+    compares: tuple[Compare, ...]
+    ops: tuple[Op, ...]
 
 
 @dataclass(slots=True)
@@ -107,9 +73,9 @@ class _Lane:
     """Of one tenant."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    waiting: dict[_PendingAdmission, None] = field(default_factory=dict["_PendingAdmission", None])
+    waiting: dict[PendingAdmission, None] = field(default_factory=dict["PendingAdmission", None])
     # Admitted here at a revision that the view has not reached.
-    ahead: list[tuple[int, _Sums]] = field(default_factory=list[tuple[int, "_Sums"]])
+    ahead: list[tuple[int, LevelSums]] = field(default_factory=list[tuple[int, "LevelSums"]])
     caught_up_at: float = float("-inf")
     # Transactions that may be under way at once: more while no other replica writes in between.
     depth: int = 1
@@ -117,8 +83,9 @@ class _Lane:
 
 class Admissions:
     def __init__(
-        self, writer: Writer, view: View, counting: Counting, clock: Clock, rng: Rng, telemetry: Telemetry
+        self, writer: Writer, view: View, counting: Counting, clock: Clock, rng: Rng, telemetry: Telemetry, epoch: int
     ) -> None:
+        self._epoch = epoch
         self._writer = writer
         self._view = view
         self._counting = counting
@@ -132,7 +99,7 @@ class Admissions:
     # ---- tenants without a quota
 
     def limited(self, tenant: str) -> bool:
-        return tenant in self._view.kept.quotas
+        return tenant in self._view.kept.quotas or tenant in self._view.kept.allowances
 
     @staticmethod
     def unlimited(tenant: str) -> Compare:
@@ -144,7 +111,7 @@ class Admissions:
     async def admit(self, tenant: str, drafts: Sequence[Draft | LiveChange]) -> list[Outcome]:
         """One outcome per draft, in order. Drafts were not written yet, or by this very call only."""
         lane, until = self._lanes.setdefault(tenant, _Lane()), self._clock.monotonic() + _RACING_S
-        mine = [_waiting(draft, until) for draft in drafts]
+        mine = [waiting(draft, until) for draft in drafts]
         lane.waiting.update(dict.fromkeys(mine))
         try:
             for pending in mine:
@@ -173,7 +140,7 @@ class Admissions:
             self._refuse(tenant, refused)
 
     async def _write_all(
-        self, tenant: str, lane: _Lane, packs: Sequence[list[_PendingAdmission]], basis: _Basis
+        self, tenant: str, lane: _Lane, packs: Sequence[list[PendingAdmission]], basis: AdmissionBasis
     ) -> bool:
         """Whether all were written: then those behind them were rightly refused."""
         # One transaction is only carried out if the one before it was, so they need not wait for each other's answer.
@@ -183,12 +150,12 @@ class Admissions:
             [self._write(tenant, pack, basis, values[n], values[n - 1] if n else None) for n, pack in enumerate(packs)]
         )
         landed_at, whole = 0, True
-        ahead: list[tuple[int, _Sums]] = []
+        ahead: list[tuple[int, LevelSums]] = []
         for pack, outcome in zip(reversed(packs), reversed(written), strict=True):
             if isinstance(outcome, Committed) and outcome.succeeded:
                 landed_at = landed_at or outcome.revision
             if landed_at and (isinstance(outcome, Unknown) or (isinstance(outcome, Committed) and outcome.succeeded)):
-                ahead.append((landed_at if isinstance(outcome, Unknown) else outcome.revision, _sums(pack)))
+                ahead.append((landed_at if isinstance(outcome, Unknown) else outcome.revision, sums_of(pack)))
                 _settle((each, CreatedJob(each.warnings)) for each in pack)
                 continue
             whole = False
@@ -196,7 +163,7 @@ class Admissions:
                 await self._lost(lane, pack, outcome)
             else:
                 _settle((each, _unwritten(outcome, each.draft)) for each in pack)
-        if basis.record is not None:
+        if basis.limited:
             lane.ahead += reversed(ahead)
         lane.depth = min(_DEPTH_MAX, 2 * lane.depth) if whole else 1
         return whole
@@ -206,34 +173,34 @@ class Admissions:
         await self._view.catch_up()
         lane.caught_up_at = at
 
-    async def _basis(self, tenant: str, lane: _Lane) -> _Basis:
+    async def _basis(self, tenant: str, lane: _Lane) -> AdmissionBasis:
         admissions, quotas = self._view.kept.admissions, self._view.kept.quotas
         # After a listing the view may know of an admission and not of its job.
         while (seen := admissions.revisions.get(tenant, 0)) > self._view.revision:
             await self._view.reach(seen)
         lane.ahead = [sums for sums in lane.ahead if sums[0] > self._view.revision]
         own = lane.ahead[-1][0] if lane.ahead else 0
-        return _Basis(quotas.get(tenant), quotas.revisions.get(tenant, 0), max(seen, own))
+        record = quotas.get(tenant)
+        unhealed = "" if record is None or not record.quota.lend else self._unhealed()
+        allowance = self._view.kept.allowances.get(tenant)
+        return AdmissionBasis(record, quotas.revisions.get(tenant, 0), max(seen, own), allowance, unhealed)
+
+    def _unhealed(self) -> str:
+        """A cluster that has not told yet what it was lent before this store was restored."""
+        clusters = self._view.kept.clusters.values()
+        return next((c.name for c in clusters if 0 < c.healed_in < self._epoch and c.state not in OVER), "")
 
     def _take(
-        self, tenant: str, lane: _Lane, basis: _Basis
-    ) -> tuple[list[list[_PendingAdmission]], list[tuple[_PendingAdmission, OverQuota]]]:
+        self, tenant: str, lane: _Lane, basis: AdmissionBasis
+    ) -> tuple[list[list[PendingAdmission]], list[tuple[PendingAdmission, OverQuota]]]:
         """The first that fit, by transactions, and those refused on the way."""
-        used, held = self._counting.used(tenant), dict[QuotaLevel, dict[str, int]]()
-
-        def in_use(level: QuotaLevel) -> dict[str, int]:
-            if level not in held:
-                held[level] = used(level)
-                for _, sums in lane.ahead:
-                    add(held[level], sums.get(level, {}))
-            return held[level]
-
-        packs, refused = list[list[_PendingAdmission]](), list[tuple[_PendingAdmission, OverQuota]]()
+        in_use, now = self._in_use(tenant, lane), self._clock.wall()
+        packs, refused = list[list[PendingAdmission]](), list[tuple[PendingAdmission, OverQuota]]()
         pack: Pack[Draft | LiveChange] | None = None
         for pending in lane.waiting:
             if pending.outcome is not None:
                 continue
-            found = _judged(basis, pending, in_use, tenant in self._counting.doubted)
+            found = judged(basis, pending, in_use, tenant in self._counting.doubted, now)
             if isinstance(found, OverQuota):
                 refused.append((pending, found))
                 if len(refused) >= _REFUSED_AT_ONCE:
@@ -247,10 +214,50 @@ class Admissions:
                 packs.append([])
             pending.warnings = found.warnings
             packs[-1].append(pending)
-            for level in pending.levels:
+            for level in pending.counted:
                 add(in_use(level), pending.asked)
                 add(in_use(level), pending.has, -1)
         return packs, refused
+
+    def _in_use(self, tenant: str, lane: _Lane) -> InUse:
+        """With what was admitted here and the view does not show yet. The sums may be added to."""
+        used, held = self._counting.used(tenant), LevelSums()
+
+        def in_use(level: QuotaLevel) -> dict[str, int]:
+            if level not in held:
+                held[level] = used(level)
+                for _, sums in lane.ahead:
+                    add(held[level], sums.get(level, {}))
+            return held[level]
+
+        return in_use
+
+    async def amid(self, tenant: str, decide: Callable[[InUse], AmidWrite | None]) -> bool:
+        """Writes what is no job and changes the tenant's room, decided from what all admissions before it have left.
+        False when it is not certain to be written, or other admissions were quicker all the time."""
+        lane = self._lanes.setdefault(tenant, _Lane())
+        async with lane.lock:
+            for _ in range(_AMID_TRIES):
+                await self._catch_up(lane)
+                basis = await self._basis(tenant, lane)
+                wanted = decide(self._in_use(tenant, lane))
+                if wanted is None:
+                    return True
+                self._made += 1
+                admission = keys.admission(tenant)
+                compares = [
+                    Compare(keys.quota(tenant), "mod_revision", basis.quota),
+                    Compare(admission, "mod_revision", basis.admission),
+                    *wanted.compares,
+                ]
+                ops = [Put(admission, self._value(self._made)), *wanted.ops]
+                written = await self._writer.until_known(compares, ops)
+                if not isinstance(written, Committed):
+                    return False
+                await self._view.reach(written.revision)
+                if written.succeeded:
+                    return True
+        return False
 
     def _surely(self, lane: _Lane, no: OverQuota) -> bool:
         """Whether no end of a job that the view has not shown yet can make room: by far too much is in use."""
@@ -261,7 +268,7 @@ class Admissions:
             for level in no.levels
         )
 
-    def _refuse(self, tenant: str, refused: Sequence[tuple[_PendingAdmission, OverQuota]]) -> None:
+    def _refuse(self, tenant: str, refused: Sequence[tuple[PendingAdmission, OverQuota]]) -> None:
         waits: dict[tuple[QuotaLevel, str, int], float | None] = {}
         for pending, no in refused:
             level, measure = no.worst
@@ -281,12 +288,12 @@ class Admissions:
         return msgspec.json.encode(AdmissionRecord(by=f"{self._name}-{number}"))
 
     async def _write(
-        self, tenant: str, pack: Sequence[_PendingAdmission], basis: _Basis, value: bytes, after: bytes | None
+        self, tenant: str, pack: Sequence[PendingAdmission], basis: AdmissionBasis, value: bytes, after: bytes | None
     ) -> Committed | Unknown | Full:
         admission, drafts = keys.admission(tenant), [pending.draft for pending in pack]
         compares = [Compare(keys.quota(tenant), "mod_revision", basis.quota)]
         ops: list[Op] = []
-        if basis.record is not None:
+        if basis.limited:
             first = Compare(admission, "mod_revision", basis.admission)
             compares.append(first if after is None else Compare(admission, "value", after))
             ops.append(Put(admission, value))
@@ -294,7 +301,7 @@ class Admissions:
         ops += [op for draft in drafts for op in draft.ops]
         return await self._writer.until_known(compares, ops, [Get(draft.compares[0].key) for draft in drafts])
 
-    async def _lost(self, lane: _Lane, pack: Sequence[_PendingAdmission], written: Committed) -> None:
+    async def _lost(self, lane: _Lane, pack: Sequence[PendingAdmission], written: Committed) -> None:
         """Some were there already, or another replica admitted jobs of the tenant: look again from there."""
         for pending, kv in zip(pack, written.gets, strict=True):
             if kv is not None:
@@ -328,52 +335,6 @@ def _unwritten(written: Unknown | Full, draft: Draft | LiveChange) -> Refusal:
     )
 
 
-def _waiting(draft: Draft | LiveChange, until: float) -> _PendingAdmission:
-    if isinstance(draft, LiveChange):
-        return _PendingAdmission(draft, dict(draft.after), draft.levels, until, draft.before)
-    seconds, cost = draft.estimated
-    asked = draft.asked
-    if asked is None:
-        asked = times(to_come(asked_by(draft.spec), seconds, cost), draft.checked.tasks)
-    return _PendingAdmission(draft, asked, levels_of(draft.spec.team, draft.checked.who.subject), until)
-
-
-def _judged(basis: _Basis, pending: _PendingAdmission, used: Used, in_doubt: bool) -> WithinQuota | OverQuota:
-    if basis.record is None:
-        return WithinQuota()
-    quota, draft = basis.record.quota, pending.draft
-    if isinstance(draft, LiveChange):
-        return _judged_change(quota, draft, used, in_doubt)
-    no = above_ceiling(quota, pending.levels, draft.spec.priority)
-    if no is not None and scope_of(draft.checked.who, "priority:exceed") is None:
-        return no
-    return judge(quota, pending.levels, used, pending.asked, in_doubt=in_doubt)
-
-
-def _judged_change(quota: Quota, change: LiveChange, used: Used, in_doubt: bool) -> WithinQuota | OverQuota:
-    if change.priority is not None:
-        no = above_ceiling(quota, change.levels, change.priority)
-        if no is not None and scope_of(change.who, "priority:exceed") is None:
-            return no
-    grown = change.grown
-
-    def by_others(level: QuotaLevel) -> dict[str, int]:
-        found = dict(used(level))
-        add(found, change.before, -1)
-        return found
-
-    return judge(quota, change.levels, by_others, grown, in_doubt=in_doubt) if grown else WithinQuota()
-
-
-def _settle(outcomes: Iterable[tuple[_PendingAdmission, Outcome]]) -> None:
+def _settle(outcomes: Iterable[tuple[PendingAdmission, Outcome]]) -> None:
     for pending, outcome in outcomes:
         pending.outcome = outcome
-
-
-def _sums(pack: Sequence[_PendingAdmission]) -> _Sums:
-    sums: _Sums = {}
-    for pending in pack:
-        for level in pending.levels:
-            add(sums.setdefault(level, {}), pending.asked)
-            add(sums[level], pending.has, -1)
-    return sums

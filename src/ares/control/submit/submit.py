@@ -11,11 +11,13 @@ from typing import Any
 
 import msgspec
 
+from ares.api.deadlines import DeadlineSeen
 from ares.control.governance.alerts import Alerts
 from ares.control.scheduler.deadlines import Deadlines
 from ares.control.state.commit import Full, Writer, landed, together
 from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import View
+from ares.control.submit.alike import Alike
 from ares.control.submit.arrays import Expanding
 from ares.control.submit.draft import (
     AcceptedJob,
@@ -29,8 +31,9 @@ from ares.control.submit.draft import (
 )
 from ares.control.submit.inputs import InputVersions
 from ares.control.submit.parents import ParentChecks
+from ares.control.submit.pending_admissions import CreatedJob, Outcome, SeenRequest
 from ares.control.submit.projects import Projects
-from ares.control.submit.quota_gate import Admissions, CreatedJob, Outcome, SeenRequest
+from ares.control.submit.quota_gate import Admissions
 from ares.control.submit.restores import Restores
 from ares.core import keys
 from ares.core.admit.dedup import New, Replayed, payload_sha256, resolve
@@ -112,19 +115,22 @@ class Submit:
         #    batch waits for what comes of the first.
         await self._know_all(who, requests)
         checked, repeats, seen = list[tuple[int, Checked]](), list[int](), set[str]()
+        alike = Alike(self._drafting, self._view, self._clock, self._telemetry)
         for place, request in enumerate(requests):
             if place and place % WORKED_ON == 0:
                 await breathe()
+                alike = alike.anew()
             if request.request_id is not None and request.request_id in seen:
                 repeats.append(place)
                 continue
             if request.request_id is not None:
                 seen.add(request.request_id)
-            found = self._drafting.check(who, request)
+            found = alike.check(who, request)
             if isinstance(found, Refusal):
                 outcomes[place] = found
             elif found.no is None and _has_files(request.spec):
                 checked.append((place, await self._with_files(found)))
+                alike = alike.anew()
             else:
                 checked.append((place, found))
 
@@ -134,18 +140,7 @@ class Submit:
 
         # 3. Draft what is to be written. What is refused as new may have been taken before.
         await self._count_all(who.tenant, sum(check.tasks for _, check in checked))
-        drafts: list[tuple[int, Draft]] = []
-        fresh = 0
-        for number, ((place, check), deadline) in enumerate(zip(checked, forecasts, strict=True)):
-            if number and number % WORKED_ON == 0:
-                await breathe()
-            drafted = check.no or self._drafting.draft(check, fresh, deadline, number, len(checked))
-            drafted = drafted if check.restores is None else await self._restores.adopt(drafted)
-            if isinstance(drafted, Refusal):
-                outcomes[place] = await self._unless_seen(check, drafted)
-            else:
-                fresh += check.tasks
-                drafts.append((place, drafted))
+        drafts = await self._drafted(checked, forecasts, alike.anew(), outcomes)
 
         # 4. Commit. Only what is durable is acknowledged.
         outcomes.update(await self._write(who.tenant, drafts))
@@ -155,6 +150,30 @@ class Submit:
         for place in repeats:
             outcomes[place] = (await self._submit(who, [requests[place]], outlooks))[0]
         return [outcomes[place] for place in range(len(requests))]
+
+    async def _drafted(
+        self,
+        checked: Sequence[tuple[int, Checked]],
+        forecasts: Sequence[DeadlineSeen | None],
+        alike: Alike,
+        outcomes: dict[int, AcceptedJob | Refusal],
+    ) -> list[tuple[int, Draft]]:
+        """What is to be written. `outcomes` gets what came of the others."""
+        drafts: list[tuple[int, Draft]] = []
+        fresh = 0
+        for number, ((place, check), deadline) in enumerate(zip(checked, forecasts, strict=True)):
+            if number and number % WORKED_ON == 0:
+                await breathe()
+                alike = alike.anew()
+            drafted = check.no or alike.draft(check, fresh, deadline, number, len(checked))
+            if check.restores is not None:
+                drafted, alike = await self._restores.adopt(drafted), alike.anew()
+            if isinstance(drafted, Refusal):
+                outcomes[place], alike = await self._unless_seen(check, drafted), alike.anew()
+            else:
+                fresh += check.tasks
+                drafts.append((place, drafted))
+        return drafts
 
     async def _with_files(self, found: Checked) -> Checked:
         """With the versions of the datasets it reads and the checkpoint it goes on from; refused when they or the files

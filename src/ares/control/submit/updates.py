@@ -12,14 +12,15 @@ from ares.control.execution.transitions import GuardFailed, JobChange, MissingJo
 from ares.control.scheduler.deadlines import Deadlines
 from ares.control.state.view import View
 from ares.control.submit.draft import Drafting, SubmitRequest, refused_by
-from ares.control.submit.quota_gate import Admissions, CreatedJob, LiveChange, SeenRequest
+from ares.control.submit.pending_admissions import CreatedJob, LiveChange, SeenRequest
+from ares.control.submit.quota_gate import Admissions
 from ares.core.access.table import reaches
 from ares.core.admit.admission import decide, too_late
 from ares.core.admit.updates import changed, redated
 from ares.core.lifecycle.inputs import Update
 from ares.core.lifecycle.updates import changed_fields, difference
 from ares.core.quota.asked import asked_by
-from ares.core.quota.counts import levels_of, to_come
+from ares.core.quota.counts import counted_for, levels_of, to_come
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
 from ares.model.job import JobSpec
@@ -160,6 +161,7 @@ def _counted(who: Principal, draft: SteppedDraft, spec: JobSpec, wanted: Update)
         draft.compares,
         who,
         levels_of(state.team, state.submitted_by),
+        counted_for(state.id, state.team, state.submitted_by),
         to_come(asked_by(spec), state.estimated_s, state.cost_estimate),
         to_come(asked_by(wanted.spec), wanted.estimated_s, wanted.cost_estimate),
         wanted.spec.priority if wanted.spec.priority != spec.priority else None,

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from ares.control.execution.job_sessions import JobSessions
 from ares.control.state.pacing import LOOKED_AT, breathe
 from ares.control.state.view import View
+from ares.control.telemetry.looks import guarded
 from ares.core.lifecycle.ranks import place_of
 from ares.model.job_session import AttemptUse
 from ares.model.state import JobState
@@ -24,22 +25,26 @@ class GpuLook(NamedTuple):
     busy: float
     memory_bytes: int
     at: float
+    # None: its driver does not tell.
+    watts: float | None = None
+    celsius: int | None = None
 
 
 class GpuReadings:
     """Every replica asks the agents that it holds a stream of. Without jobs on GPUs no agent is asked."""
 
-    def __init__(self, view: View, sessions: JobSessions, clock: Clock) -> None:
+    def __init__(self, view: View, sessions: JobSessions, clock: Clock, telemetry: Telemetry) -> None:
         self._view = view
         self._sessions = sessions
         self._clock = clock
+        self._telemetry = telemetry
         # By node and GPU.
         self.known: dict[tuple[str, int], GpuLook] = {}
 
     async def run(self) -> None:
         while True:
             await self._clock.sleep(_EVERY_S)
-            await self.look()
+            await guarded("gpus", self.look, self._telemetry)
 
     async def look(self) -> None:
         running = await self._running()
@@ -72,14 +77,28 @@ class GpuReadings:
         for reading in use.gpus if place is not None else ():
             # An agent speaks for the GPUs of the rank that it was asked about.
             if place is not None and reading.index in place.gpus:
-                look = GpuLook(reading.busy_percent / 100, reading.memory_mib << 20, now)
+                told = (reading.watts, reading.celsius)
+                look = GpuLook(reading.busy_percent / 100, reading.memory_mib << 20, now, *told)
+                self._drew(place.node, self.known.get((place.node, reading.index)), look)
                 self.known[place.node, reading.index] = look
+
+    def _drew(self, node: str, before: GpuLook | None, look: GpuLook) -> None:
+        """Counts what a GPU drew since the look before, by the mean of both: energy that was measured."""
+        record = self._view.nodes.get(node)
+        if record is None or before is None or before.watts is None or look.watts is None:
+            return
+        joules = (look.at - before.at) * (before.watts + look.watts) / 2
+        self._telemetry.count("ares_energy_joules_total", joules, record.info.pool, "measured")
 
     def measure(self, telemetry: Telemetry) -> None:
         now = self._clock.monotonic()
         fresh = {(node, str(gpu)): look for (node, gpu), look in self.known.items() if now - look.at < _OLD_S}
         telemetry.gauges("ares_gpu_utilization", {key: look.busy for key, look in fresh.items()})
         telemetry.gauges("ares_gpu_memory_used_bytes", {key: look.memory_bytes for key, look in fresh.items()})
+        watts = {key: look.watts for key, look in fresh.items() if look.watts is not None}
+        telemetry.gauges("ares_gpu_power_watts", watts)
+        celsius = {key: float(look.celsius) for key, look in fresh.items() if look.celsius is not None}
+        telemetry.gauges("ares_gpu_temperature_celsius", celsius)
         ages = {(): max(now - look.at for look in fresh.values())} if fresh else {}
         telemetry.gauges("ares_gpu_readings_age_seconds", ages)
 

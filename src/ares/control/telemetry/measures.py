@@ -57,6 +57,9 @@ class Measures:
                 telemetry.gauges(name, {})
             return
         await self._queue(telemetry)
+        now, tellings = self._clock.wall(), self._view.kept.tellings
+        ages = {(name,): max(0.0, now - telling.at) for name, telling in tellings.items()}
+        telemetry.gauges("ares_cluster_data_age_seconds", ages)
         self._shares(telemetry)
         self._gpus(telemetry)
         await self._running(telemetry)

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from ares.api.telemetry.series import SeriesAnswer, SeriesPoints
 from ares.control.state.pacing import breathe
+from ares.control.telemetry.looks import guarded
 from ares.control.telemetry.measures import Measures
 from ares.core.series import SERIES_KEPT_MAX, SeriesKey, SeriesRings
 from ares.ports.clock import Clock
@@ -23,6 +24,8 @@ GAUGES: Final = (
     "ares_share_gini", "ares_tenants_active", "ares_borrowed_gpus", "ares_deadlines_open", "ares_deadlines_at_risk",
     "ares_nodes", "ares_store_age_seconds", "ares_disk_free_bytes", "ares_lease_age_seconds",
 )  # fmt: skip
+# Gauges of single things of which there are too many: the mean of them all, as `NAME:mean`.
+MEANS: Final = ("ares_gpu_utilization",)
 # Gauges that are told when something changes, and not measured at a look.
 TOLD: Final = ("ares_pending_jobs", "ares_pool_power_watts", "ares_agents_connected", "ares_streams_open")
 RATES: Final = (
@@ -74,7 +77,7 @@ class SeriesHistory:
         saved_at = self._clock.monotonic()
         try:
             while True:
-                await self.look()
+                await guarded("series", self.look, self._live)
                 await self._clock.sleep(_EVERY_S)
                 if self._clock.monotonic() - saved_at >= _SAVED_EVERY_S:
                     saved_at = self._clock.monotonic()
@@ -96,6 +99,9 @@ class SeriesHistory:
         values: dict[SeriesKey, float] = {}
         for reading in (*self._apart.readings(GAUGES), *self._live.readings(TOLD)):
             values[reading.name, reading.labels] = reading.value
+        for name in MEANS:
+            if known := [reading.value for reading in self._apart.readings((name,))]:
+                values[f"{name}:mean", ()] = sum(known) / len(known)
         newest: dict[SeriesKey, MetricReading] = {}
         for reading in self._live.readings((*RATES, *QUANTILES)):
             key = (reading.name, reading.labels)

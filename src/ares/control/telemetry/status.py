@@ -1,4 +1,4 @@
-"""The health of the platform on one page: leader, store, disks, machines, certificates, backups, records, alerts."""
+"""The health of the platform on one page: replicas, store, disks, machines, certificates, backups, records, alerts."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -8,6 +8,7 @@ from ares.control.queries.health import Health, lacks_room
 from ares.control.scheduler.monitor import ready
 from ares.control.state.leader import leads_for_s
 from ares.control.state.view import View
+from ares.control.telemetry.replica_roll import SILENT_S, ReplicaRoll
 from ares.ports.clock import Clock
 
 # The last part of its life: a machine's certificate is renewed well before. One that was not needs a person.
@@ -22,7 +23,7 @@ _ORDER: Final[tuple[PartVerdict, ...]] = ("bad", "warn", "ok")
 
 class StatusReport:
     """`backed_up` tells when the store was last backed up, None when never; it is None itself where backups are made by
-    other means than Ares."""
+    other means than Ares. `roll` is None where the store allows one replica only."""
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class StatusReport:
         replica: str,
         cluster: str,
         backed_up: Callable[[], float | None] | None = None,
+        roll: ReplicaRoll | None = None,
     ) -> None:
         self._view = view
         self._health = health
@@ -39,9 +41,10 @@ class StatusReport:
         self._replica = replica
         self._cluster = cluster
         self._backed_up = backed_up
+        self._roll = roll
 
     async def now(self) -> PlatformStatus:
-        found = [await self._store(), *self._leads(), *self._disks(), *self._nodes()]
+        found = [await self._store(), *self._leads(), *self._replicas(), *self._disks(), *self._nodes()]
         found += (*self._certificates(), *self._backups(), *self._records(), *self._alerts())
         found.sort(key=lambda part: _ORDER.index(part.verdict))
         return PlatformStatus(
@@ -70,8 +73,18 @@ class StatusReport:
             mine = " (this one)" if leader.replica == self._replica else ""
             yield StatusPart("leader", leader.replica, "ok", f"leads{mine}", age_s)
 
+    def _replicas(self) -> Iterator[StatusPart]:
+        mine = f"answers this; {'shares' if self._roll else 'has'} the store{'' if self._roll else ' to itself'}"
+        yield StatusPart("replica", self._replica, "ok", mine, 0.0)
+        for seen in () if self._roll is None else self._roll.others():
+            silent, name = seen.age_s > SILENT_S, seen.record.replica
+            there = f"is there, version {seen.record.version}"
+            gone = "does not write any more: it was killed, or cannot reach the store"
+            yield StatusPart("replica", name, "warn" if silent else "ok", gone if silent else there, seen.age_s)
+
     def _disks(self) -> Iterator[StatusPart]:
-        for room in self._health.rooms():
+        # Several things may be written at one place.
+        for room in {room.path: room for room in self._health.rooms()}.values():
             share = room.bytes_free / room.bytes_all if room.bytes_all else 1.0
             lacking = lacks_room(room)
             verdict: PartVerdict = "bad" if lacking else "warn" if share < _DISK_LOW else "ok"

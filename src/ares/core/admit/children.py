@@ -39,8 +39,9 @@ def too_deep(depth: int) -> Refusal | None:
 
 def _beyond(parent: JobSpec, child: JobSpec) -> tuple[str, str] | None:
     """What the child asks for that is not its parent's to give, and what to do."""
-    given = {ref.name for ref in parent.secrets}
-    foreign = next((ref.name for ref in child.secrets if ref.name not in given), None)
+    # An account at a registry is not shown to the parent, and so not its to give in another way.
+    given = {(ref.name, ref.registry) for ref in parent.secrets}
+    foreign = next((ref.name for ref in child.secrets if (ref.name, ref.registry) not in given), None)
     if foreign is not None:
         return f"it was not given secret {foreign}", "declare the secret in the parent too"
     if child.array is not None:

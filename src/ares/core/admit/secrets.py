@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
+from ares.core.image.reference import RegistryImage, parse
 from ares.core.refusal import Refusal
 from ares.model.job import ENV_BYTES_MAX, JobSpec
 from ares.model.secret import SECRETS_BYTES_MAX, SecretRecord
@@ -13,12 +14,15 @@ def declared(spec: JobSpec) -> Refusal | None:
     if not spec.secrets:
         return None
     for ref in spec.secrets:
-        if (ref.env is None) == (ref.file is None):
-            message = f"secret {ref.name}: it is to be given either as env or as file"
-            return Refusal(code="secret-target", message=message, fix="name one of the two")
+        if sum(target is not None for target in (ref.env, ref.file, ref.registry)) != 1:
+            message = f"secret {ref.name}: it is to be given either as env, as file or to a registry"
+            return Refusal(code="secret-target", message=message, fix="name one of the three")
+        if ref.registry is not None and (no := _no_account(spec, ref.name, ref.registry)) is not None:
+            return no
     for what, names in (
         ("environment variable", [*spec.env, *(ref.env for ref in spec.secrets if ref.env is not None)]),
         ("file", [ref.file for ref in spec.secrets if ref.file is not None]),
+        ("registry's account", [ref.registry for ref in spec.secrets if ref.registry is not None]),
     ):
         # In one pass: a job may have ten thousands of variables.
         twice = next((name for name, times in Counter(names).items() if times > 1), None)
@@ -26,6 +30,18 @@ def declared(spec: JobSpec) -> Refusal | None:
             message = f"the {what} {twice} is set twice, at least once from a secret"
             return Refusal(code="secret-twice", message=message, fix="give each its own name")
     return None
+
+
+def _no_account(spec: JobSpec, name: str, registry: str) -> Refusal | None:
+    """Why the secret is not shown to that registry: it goes to the one that the job's image is from, and no other."""
+    image = None if spec.image is None else parse(spec.image.ref)
+    host = image.host if isinstance(image, RegistryImage) else None
+    if host == registry:
+        return None
+    said = "the job's image is from no registry" if host is None else f"the job's image is from {host}"
+    fix = "leave the secret out" if host is None else f"write {name}:registry={host}"
+    message = f"secret {name} is an account at {registry}, and {said}"
+    return Refusal(code="secret-target", message=message, fix=fix)
 
 
 def unavailable(tenant: str, spec: JobSpec, known: Mapping[str, SecretRecord]) -> Refusal | None:

@@ -94,10 +94,13 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def cell(value: object) -> str:
     """A cell, quoted where it must be; a text that would be a formula begins with an apostrophe."""
-    text = str(value)
-    if text.startswith(_FORMULA):
-        text = f"'{text}"
+    text = as_text(str(value))
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in _QUOTED) else text
+
+
+def as_text(text: str) -> str:
+    """What no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def csv_header() -> bytes:
@@ -121,7 +124,7 @@ def _value(entry: AuditEntry, column: str) -> object:
 # By the first step of the path: what decides permissions and limits.
 RULES = frozenset(
     {"tenants", "users", "tokens", "me", "join-tokens", "join", "clusters", "policies", "secrets", "secret-keys",
-     "channels", "profile", "profiles", "autoscale"}
+     "channels", "profile", "profiles", "autoscale", "federation"}
 )  # fmt: skip
 _QUOTA = frozenset({"quota", "budget", "priority", "queue_full"})
 # The most entries of each list.

@@ -22,6 +22,8 @@ class Known(NamedTuple):
     spare: bool
     # How long its agent has not been heard of.
     silent_s: float = 0.0
+    # Why its provider will take it back soon; empty when it will not.
+    warned: str = ""
 
 
 class InstanceStep(NamedTuple):
@@ -42,6 +44,9 @@ def step(instance: InstanceRecord, pool: ScalingPool | None, known: Known, now: 
         if waited > pool.launch_s:
             return InstanceStep("delete", f"it was not created within {pool.launch_s:g} s", failed=True)
         return InstanceStep("create")
+    if known.warned and known.ready:
+        # What runs there is told to save its work while there is time.
+        return InstanceStep("drain", f"its provider takes it back: {known.warned}")
     if known.listed is False:
         return InstanceStep("forget", "its provider does not have it any more", failed=instance.state == "created")
     if instance.state == "created":

@@ -4,19 +4,20 @@ Jobs that the cycle places on them are what they are bought for: filters, gangs,
 all else that keeps a job waiting count as they do in earnest.
 """
 
-from collections.abc import Callable, Generator, Sequence, Set
+from collections.abc import Generator, Sequence, Set
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from ares.core.autoscale.worth import Stakes, Worth, preference, worth
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.cycle import cycle
 from ares.core.steps import Steps, in_steps
 from ares.model.node import Gpu, NodeInfo, NodeRecord
-from ares.model.scaling import NodeShape, ScalingPool
+from ares.model.scaling import ScalingPool
 
 # Of one pool at a time: the next look buys more.
 STEP_MAX = 64
-WaitedFor = Callable[[str], float]
+_PARTS_MAX = 4
 # No node has this incarnation.
 _NOT_YET = 0
 
@@ -36,27 +37,29 @@ class Purchase(NamedTuple):
     jobs: tuple[str, ...]
     # An hour, of all of them.
     cost: float
+    worth: Worth
 
 
-def virtual(name: str, pool: str, shape: NodeShape) -> NodeRecord:
+def virtual(name: str, pool: ScalingPool) -> NodeRecord:
     """A machine as its agent will report it, as far as that can be known."""
+    shape = pool.shape
     gpus = tuple(
         Gpu(index=index, uuid=f"{name}-{index}", model=shape.gpu_model or "", memory_mib=shape.gpu_memory_mib)
         for index in range(shape.gpus)
     )
     info = NodeInfo(
-        name=name, cpu_milli=shape.cpu_milli, memory_mib=shape.memory_mib, gpus=gpus, pool=pool, labels=shape.labels,
-        isolation_level="sandbox",
+        name=name, cpu_milli=shape.cpu_milli, memory_mib=shape.memory_mib, gpus=gpus, pool=pool.name,
+        labels=shape.labels, isolation_level="sandbox", sandbox=pool.features,
     )  # fmt: skip
     return NodeRecord(info=info, incarnation=_NOT_YET, registered_at=0.0)
 
 
 @in_steps
 def purchases(
-    cluster: Cluster, coming: Sequence[NodeRecord], pools: Sequence[Growth], waited_s: WaitedFor, now: float
+    cluster: Cluster, coming: Sequence[NodeRecord], pools: Sequence[Growth], stakes: Stakes, now: float
 ) -> Steps[tuple[Purchase, ...]]:
-    """Machines worth buying now, in the order of what they start for their price. `coming` are on their way already;
-    `waited_s` tells how long a job has waited. A step is one cycle."""
+    """Machines worth buying now, the best first. `coming` are on their way already; `stakes` tells what it costs that a
+    job waits. A step is one cycle."""
     found: list[Purchase] = []
     there = list(coming)
     left = {growth.pool.name: growth for growth in pools if growth.room > 0}
@@ -64,11 +67,12 @@ def purchases(
     while left:
         offers: list[Purchase] = []
         for growth in left.values():
-            offer = yield from _offer(cluster, there, growth, started, waited_s, now)
+            others = [other.pool for other in left.values()]
+            offer = yield from _offer(cluster, there, growth, others, started, stakes, now)
             offers += [] if offer is None else [offer]
         if not offers:
             break
-        best = max(offers, key=lambda offer: (_worth(offer), offer.pool))
+        best = max(offers, key=lambda offer: (preference(offer.worth, offer.machines, len(offer.jobs)), offer.pool))
         found.append(best)
         there += _fresh(left.pop(best.pool).pool, best.machines)
         started = started | set(best.jobs)
@@ -76,48 +80,59 @@ def purchases(
 
 
 def _fresh(pool: ScalingPool, count: int) -> list[NodeRecord]:
-    return [virtual(f"{pool.name}-new-{number}", pool.name, pool.shape) for number in range(count)]
+    return [virtual(f"{pool.name}-new-{number}", pool) for number in range(count)]
 
 
 class _Gain(NamedTuple):
-    """Jobs that more machines start, wherever the cycle puts them, and how many of these it uses."""
+    """Jobs that more machines start, wherever the cycle puts them, and those machines that it uses, with their jobs."""
 
     jobs: Set[str]
-    machines: int
+    machines: dict[str, list[str]]
 
 
 def _offer(
-    cluster: Cluster, there: Sequence[NodeRecord], growth: Growth, started: Set[str], waited_s: WaitedFor, now: float
-) -> Steps[Purchase | None]:
-    """The fewest machines of the pool that start as many jobs as all that it may have would."""
+    cluster: Cluster, there: Sequence[NodeRecord], growth: Growth, others: Sequence[ScalingPool], started: Set[str],
+    stakes: Stakes, now: float,
+) -> Steps[Purchase | None]:  # fmt: skip
+    """The fewest machines of the pool that start as many jobs as all that it may have would, if that pays; else as many
+    as would pay each by itself, for the jobs that have waited longest."""
     pool = growth.pool
 
     def gained(count: int) -> _Gain:
         fresh = _fresh(pool, count)
         placed = _started(cluster, (*there, *fresh), now)
+        used: dict[str, list[str]] = {}
         names = {record.info.name for record in fresh}
-        used = {node for nodes in placed.values() for node in nodes if node in names}
-        return _Gain(placed.keys() - started, len(used))
+        for job, nodes in placed.items():
+            for name in nodes & names:
+                used.setdefault(name, []).append(job)
+        return _Gain(placed.keys() - started, used)
+
+    def offered(gain: _Gain) -> tuple[Purchase, bool]:
+        found, count = worth(pool, gain.machines, stakes, now, others), len(gain.machines)
+        ripe = bool(found.urgent) or any(stakes(job).waited_s >= pool.after_s for job in gain.jobs)
+        made = Purchase(pool.name, count, tuple(sorted(gain.jobs)), count * pool.node_hour, found)
+        return made, ripe and found.pays and count > 0 and bool(gain.jobs)
 
     yield
     best = gained(min(growth.room, STEP_MAX))
-    if not any(waited_s(job) >= pool.after_s for job in best.jobs):
-        return None
     # A cycle spreads jobs where there is room to: fewer may do. Fewer than `least` do not.
     least = 1
-    while least < best.machines:
-        middle = (least + best.machines) // 2
+    while least < len(best.machines):
+        middle = (least + len(best.machines)) // 2
         yield
         if len((fewer := gained(middle)).jobs) >= len(best.jobs):
             best = fewer
         else:
             least = middle + 1
-    return Purchase(pool.name, best.machines, tuple(sorted(best.jobs)), best.machines * pool.node_hour)
-
-
-def _worth(offer: Purchase) -> tuple[float, float]:
-    """Jobs started for each unit of money, where machines cost some; then for each machine."""
-    return len(offer.jobs) / offer.cost if offer.cost else float("inf"), len(offer.jobs) / offer.machines
+    found, is_wanted = offered(best)
+    for _ in range(_PARTS_MAX):
+        if is_wanted or not 0 < found.worth.paying < found.machines:
+            break
+        yield
+        # Which jobs they start is for the cycle to say: these may be worth less.
+        found, is_wanted = offered(gained(found.worth.paying))
+    return found if is_wanted else None
 
 
 def _started(cluster: Cluster, there: Sequence[NodeRecord], now: float) -> dict[str, frozenset[str]]:

@@ -1,15 +1,18 @@
 """Nodes as rows of the columns, and how much of each is taken: by attempts, and by room that is kept."""
 
 import heapq
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from copy import deepcopy
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from ares.core.ask import Ask
 from ares.core.capacity.fit import Evaluations
 from ares.core.capacity.future import Future, RunningEnds
+from ares.core.capacity.guard import Guard
 from ares.core.capacity.holding import Holding
 from ares.core.capacity.node_slice import Matching
 from ares.core.capacity.node_table import WHOLE, Ints, NodeTable
@@ -123,6 +126,8 @@ class Capacity:
         # Room kept for jobs whose victims are on their way out, and reservations.
         self.reserved: dict[str, Reserved] = {}
         self.bookings: dict[str, Reservation] = {}
+        # Whether plans go by time limits for now.
+        self.guard = Guard()
         self.opened = OpenTimes()
         self.ends = RunningEnds()
 
@@ -240,6 +245,45 @@ class Capacity:
             self.future.slack += healthy and not was
             self.future.setbacks += was and not healthy
             self.evaluations.touch(row)
+            self._shift(row)
+
+    def book(self, reservation: Reservation) -> None:
+        self.bookings[reservation.name] = reservation
+        self.future.setbacks += 1
+        self._end_with(reservation.name)
+
+    def unbook(self, name: str) -> None:
+        if self.bookings.pop(name, None) is not None:
+            self.future.slack += 1
+            self._end_with(name)
+
+    def closing(self, ask: Ask, now: float) -> Reservation | None:
+        """The ask's reservation, when its end is so near that a job started in it would be told to leave at once."""
+        reservation = self.booked(ask.reservation, now)
+        return reservation if reservation is not None and now >= reservation.until - ask.leave_s else None
+
+    def _end_with(self, name: str) -> None:
+        """Jobs of a reservation end when it does."""
+        self._end_anew(holding for holding in self.holdings.values() if holding.reservation == name)
+
+    def _end_anew(self, holdings: Iterable[Holding]) -> None:
+        for holding in list(holdings):
+            self.future.release(holding.job, holding.placements)
+            self.future.hold(holding.job, holding.placements, self._end_of(holding))
+
+    def _end_of(self, holding: Holding) -> float:
+        at = inf if holding.ends_at is None else holding.ends_at
+        if self.guard.since is not None and holding.limit_s is not None and holding.leaves_at is None:
+            at = max(at, holding.since + holding.limit_s)
+        booked = self.bookings.get(holding.reservation) if holding.reservation else None
+        return at if booked is None else min(at, booked.until)
+
+    def _all_end_anew(self) -> None:
+        """Plans go by time limits from now on, or do not any more."""
+        self.future.setbacks += 1
+        self.future.slack += 1
+        self._end_anew(self.holdings.values())
+        for row in self.rows.values():
             self._shift(row)
 
     def _shift(self, row: int | None) -> None:

@@ -1,9 +1,10 @@
 """What a job holds of the cluster, and what has to be known about it to share, move or evict it."""
 
 from ares.core.ask import Ask, Near, asks_of, away_of, nears_of
-from ares.core.lifecycle.ranks import leaving_s, next_rank, why_not_preemptible
+from ares.core.lifecycle.ranks import leaving_s, next_rank, saves, why_not_preemptible
 from ares.core.queue.drf import Amounts
 from ares.core.queue.order import LEVELS, account_of
+from ares.core.queue.service import FIRST_S, quantum_s, service_of
 from ares.model.base import Record
 from ares.model.job import JobSpec
 from ares.model.state import BOUND, JobState, Placement
@@ -27,6 +28,9 @@ class Holding(Record, frozen=True):
     preemptible: bool = False
     preemptions: int = 0
     preempted_at: float | None = None
+    # Of an attempt that can make room and saves its work: the service of attempts before it. None: it makes no room.
+    served_s: float | None = None
+    submitted_at: float = 0.0
     # When it will have ended, as far as is known; how long it was to run at first, and may at most, with grace.
     ends_at: float | None = None
     runs_s: float | None = None
@@ -43,6 +47,12 @@ class Holding(Record, frozen=True):
     leaves_at: float | None = None
     # The reservation whose room the job uses.
     reservation: str | None = None
+
+    @property
+    def yields_at(self) -> float:
+        """When an attempt that saves its work may first have to make room for a job that has had less service."""
+        served_s = self.served_s or 0.0
+        return self.since + max(quantum_s(served_s), FIRST_S - served_s)
 
     @property
     def held(self) -> Amounts:
@@ -65,6 +75,7 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...], r
     since = state.bound_at or state.queued_at
     bound = state.phase in BOUND
     elastic = _elastic(state, spec)
+    preemptible = bound and not why_not_preemptible(spec)
     return Holding(
         job=state.id,
         tenant=state.tenant,
@@ -76,9 +87,11 @@ def holding(state: JobState, spec: JobSpec, placements: tuple[Placement, ...], r
         licences=tuple(sorted(spec.licences.items())) if spec.licences else (),
         since=since,
         saved_at=_saved_at(state),
-        preemptible=bound and not why_not_preemptible(spec),
-        preemptions=state.preemptions,
+        preemptible=preemptible,
+        preemptions=state.preemptions - state.rotations,
         preempted_at=state.preempted_at,
+        served_s=service_of(state, spec) if preemptible and saves(spec) else None,
+        submitted_at=state.submitted_at,
         ends_at=_ends_at(state, since, runs_s),
         leaves_at=state.leaves_at,
         runs_s=runs_s,

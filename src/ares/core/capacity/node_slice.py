@@ -5,8 +5,9 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
-from ares.core.ask import Ask, Near
+from ares.core.ask import Ask, Near, Pairs
 from ares.core.capacity.node_table import WHOLE, Bools, Floats, Ints, NodeTable
+from ares.model.job import NodeTerm
 
 T = TypeVar("T")
 
@@ -31,14 +32,23 @@ class lazily(Generic[T]):  # noqa: N801 - reads as a decorator
         return found
 
 
+class Wish(NamedTuple):
+    """What a job asks of nodes by name, whatever it needs of them."""
+
+    gpu_model: str | None = None
+    gpu_memory_mib: int = 0
+    selector: Pairs = ()
+    # Those that are required.
+    terms: tuple[NodeTerm, ...] = ()
+
+
 class Typical(NamedTuple):
-    """A shape that jobs with GPUs often have here, as a share of these jobs: what idle GPUs should stay good for."""
+    """A shape that jobs with GPUs often have here, as a share of their ranks: what idle GPUs should stay good for."""
 
     cpu_milli: int
     gpus: int
     gpu_milli: int
-    gpu_model: str | None
-    gpu_memory_mib: int
+    wish: Wish
     share: float
 
 
@@ -52,6 +62,10 @@ class ClusterFacts(NamedTuple):
     gpu_watts_max: float = 0.0
     network_gbps_max: float = 0.0
     memory_gib_hour_max: float = 0.0
+    # What jobs ask for by name.
+    wishes: tuple[Wish, ...] = ()
+    # What GPUs of each kind of node are worth to such jobs, by the wishes that the kind answers to: bit i is wish i.
+    prices: tuple[tuple[int, float], ...] = ()
 
 
 class NodeSlice:

@@ -11,7 +11,7 @@ from ares.core.energy import NodePower, Power, node_power
 from ares.core.topology.cards import answering
 from ares.core.topology.links import GPUS_MAX
 from ares.core.topology.subset import MachineShape, machine_shape
-from ares.model.isolation import LEVELS
+from ares.model.isolation import BARE_PODS, LEVELS, POD_FILES, PODS
 from ares.model.node import Gpu, NodeInfo, NodeRecord
 from ares.model.profile import EnergyPolicy, Pool
 
@@ -31,6 +31,16 @@ _ROWS, _GPUS, _NUMA = 16, 8, 2
 _VALUES_MAX = 1 << 16
 
 
+# What speaks against a node for some jobs, as bits: its jobs are pods, without an image of their own, without files.
+A_POD, NO_IMAGE, NO_FILES = 1, 2, 4
+
+
+def pods_of(sandbox: tuple[str, ...]) -> int:
+    if PODS not in sandbox:
+        return 0
+    return A_POD | (0 if BARE_PODS in sandbox else NO_IMAGE) | (0 if POD_FILES in sandbox else NO_FILES)
+
+
 class NodeTable:
     """Every quantity of every row. A row that is not used does not exist and has nothing."""
 
@@ -39,12 +49,14 @@ class NodeTable:
         "cpu": 1, "cpu_free": 0, "memory": 1, "memory_free": 0, "cpu_extra": 0, "memory_extra": 0,
         "rack": 0, "zone": 0, "region": 0, "machine": 0, "gpu_count": 0, "gpu_idle": 0, "gpu_whole": 0,
         "pool": 0, "spot": 0, "cpu_mw": 0, "idle_uw": 0, "isolation": 0, "netless": 0, "images": 0,
-        "cards": 0,
+        "cards": 0, "pods": 0,
     }  # fmt: skip
     REAL = ("network_gbps", "gpu_hour", "cpu_hour", "memory_gib_hour", "gpu_watts")
     BY_GPU: dict[str, int] = {"gpu_left": -1, "gpu_numa": -1, "gpu_mw": 0, "gpu_idle_mw": 0}
     # Names of every row's datasets; None when they have to be gathered again.
     _declared: frozenset[str] | None = None
+    # What `wishes` made of the nodes, until one of them is another.
+    kinds: object = None
     BY_NUMA = ("numa_cpu", "numa_memory", "numa_cpu_free", "numa_memory_free")
 
     def __init__(self) -> None:
@@ -64,8 +76,8 @@ class NodeTable:
         # The pool's number, milliwatts of a CPU in use, and microwatts of the whole row when nothing runs.
         self.pool = self.spot = self.cpu_mw = self.idle_uw = np.zeros(_ROWS, np.int64)
         # How well jobs are isolated, as an index of `LEVELS`; whether they can run without a network, and in images.
-        # And the number of the row's set of GPUs: rows with like GPUs answer alike.
-        self.isolation = self.netless = self.images = self.cards = np.zeros(_ROWS, np.int64)
+        # Pods: 1, with an image for jobs that name none; 2, without. Cards: rows with like sets of GPUs share a number.
+        self.isolation = self.netless = self.images = self.cards = self.pods = np.zeros(_ROWS, np.int64)
         for name, nothing in self.PLAIN.items():
             setattr(self, name, np.full(_ROWS, nothing, np.int64))
         # What an hour costs, with the discount of spot pools.
@@ -92,10 +104,10 @@ class NodeTable:
         self._shapes, self.shape_changes = Codes(), 0
         self.labels = OnDemand[str](self, lambda r, key: self.values.of(_label(r, key)), 0, np.int64)
         self.numbers = OnDemand[str](self, lambda r, key: _number(_label(r, key)), np.nan, np.float64)
-        self.datasets = OnDemand[str](self, lambda r, name: name in r.info.datasets, False, np.bool_)
+        self.datasets = OnDemand[str](self, lambda r, name: name in r.datasets, False, np.bool_)
         self.devices = OnDemand[str](self, lambda r, kind: len(r.info.devices.get(kind, ())), 0, np.int64)
-        # Rows with taints.
-        self.tainted: set[int] = set()
+        # Rows with taints, and rows whose jobs are pods.
+        self.tainted, self.podded = set[int](), set[int]()
         self.refusing = OnDemand[tuple[tuple[str, str | None], ...]](
             self, lambda r, tolerated: _tainted(r, tolerated, "no-schedule"), False, np.bool_, self.tainted
         )
@@ -134,6 +146,7 @@ class NodeTable:
         self.isolation[row] = LEVELS.index(info.isolation_level)
         self.netless[row] = "net-namespace" in info.sandbox
         self.images[row] = "images" in info.sandbox
+        self.pods[row] = pods_of(info.sandbox)
         due = pool.spot_factor if pool.spot else 1.0
         self.gpu_hour[row], self.cpu_hour[row] = due * pool.gpu_hour, due * pool.cpu_hour
         self.memory_gib_hour[row] = due * pool.memory_gib_hour
@@ -201,9 +214,11 @@ class NodeTable:
         self._put_on_demand(row, None)
 
     def _put_on_demand(self, row: int, record: NodeRecord | None) -> None:
-        self._declared = None
+        self._declared = self.kinds = None
         tainted = record is not None and (record.info.taints or record.taints)
         (self.tainted.add if tainted else self.tainted.discard)(row)
+        podded = record is not None and PODS in record.info.sandbox
+        (self.podded.add if podded else self.podded.discard)(row)
         if len(self.values) > _VALUES_MAX:
             self.values = Codes()
             self.labels.clear()
@@ -227,9 +242,9 @@ class NodeTable:
     # ---- questions of asks
 
     def dataset_of(self, ref: str) -> str | None:
-        """The dataset that a reference is, or is in: the nearest one that any row declares."""
+        """The dataset that a reference is, or is in: the nearest one that any row has."""
         if self._declared is None:
-            held = (record.info.datasets for record in self.records if record is not None and record.info.datasets)
+            held = (record.datasets for record in self.records if record is not None and record.datasets)
             self._declared = frozenset(name for names in held for name in names)
         while ref and self._declared:
             if ref in self._declared:

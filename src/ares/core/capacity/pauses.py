@@ -1,4 +1,5 @@
-"""Elastic gangs that gave up ranks take no more for a while: growing and shrinking in turn costs more than it gains."""
+"""How long running jobs are left as they are. Elastic gangs that gave up ranks take no more for a while: growing and
+shrinking in turn costs more than it gains. Jobs that save their work hold their place for a while before they yield."""
 
 from math import inf
 from typing import NamedTuple
@@ -41,3 +42,25 @@ class GrowthPauses:
         """When the gang may take more ranks again."""
         pause = self._of.get(job)
         return -inf if pause is None else pause.at + pause.lasts_s
+
+
+class Yields:
+    """When each running job that saves its work may first have to make room for one that has had less service."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self) -> None:
+        self._at: dict[str, float] = {}
+
+    def put(self, holding: Holding) -> None:
+        if holding.served_s is not None and not holding.leaving:
+            self._at[holding.job] = holding.yields_at
+        elif self._at:
+            self.drop(holding.job)
+
+    def drop(self, job: str) -> None:
+        self._at.pop(job, None)
+
+    def due(self, now: float) -> bool:
+        """Whether a running job has had enough service to make room."""
+        return any(at <= now for at in self._at.values())

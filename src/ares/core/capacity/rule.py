@@ -61,6 +61,8 @@ class SingleRow(NamedTuple):
     cpu_left: float
     memory_left: float
     gpus_left: float
+    # What is left of the GPU that a share would go to.
+    tightest: int = 1000
 
 
 class Filter(NamedTuple):

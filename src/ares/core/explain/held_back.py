@@ -142,9 +142,9 @@ def waits_for_faster(job: PacedJob, now: float) -> Reason | None:
     model, runs_s = job.instead
     sooner_s = now + runs_s - job.end
     better = "GPUs" if job.model is None else named(job.model)
-    message = (
-        f"waits for {better}, free at about {clock(job.start, now)}: there it ends {span(sooner_s)} sooner than on the "
-        f"{model} that is free now, by the run times it states"
-    )
+    gain = f"there it ends {span(sooner_s)} sooner than on the {model} that is free now, by the run times it states"
+    if job.cheaper:
+        gain = f"there it meets its deadline too, and costs less than on the {model} that is free now"
+    message = f"waits for {better}, free at about {clock(job.start, now)}: {gain}"
     numbers = {"waitsS": int(job.start - now), "soonerS": int(sooner_s)}
     return Reason(code="WAITING_FOR_FASTER", message=message, numbers=numbers)

@@ -1,6 +1,7 @@
 """The smallest change to a job that would start it now: tried on the cluster as it is, not guessed."""
 
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from math import inf
 from typing import Any, NamedTuple
 
@@ -39,9 +40,20 @@ def smallest_change(cluster: Cluster, state: JobState, spec: JobSpec, now: float
         trial = _Trial(cluster, state, now)
         found += [option for option in maker(spec, trial) if trial.starts(option.spec)]
         yield
-    if not found:
+    best = min(found, key=lambda option: (option.cost, sorted(option.fields)), default=None)
+    trial = _Trial(cluster, state, now)
+    for number, (cost, wishes) in enumerate(_sets(spec, trial)):
+        if number == _SETS_MAX or (best is not None and cost >= best.cost):
+            break
+        if number and number % _SETS_A_STEP == 0:
+            yield
+            trial = _Trial(cluster, state, now)
+        option = _together(spec, trial, wishes)
+        if option is not None and trial.starts(option.spec):
+            best = option
+            break
+    if best is None:
         return None
-    best = min(found, key=lambda option: (option.cost, sorted(option.fields)))
     return Change(fields=best.fields, message=best.message, cost=round(best.cost, 4))
 
 
@@ -62,7 +74,7 @@ class _Trial:
         if not self.cluster.bookings:
             return inf
         runs = self.cluster.predictor.estimate(spec, account_of(self._state))
-        return inf if runs is None else runs.hold_s
+        return self.cluster.waiting.run_times.held_s(runs, spec)
 
     def largest(self, low: int, high: int, made: Callable[[int], JobSpec]) -> int | None:
         """The largest number from `low` to `high` with which the job starts: fewer never makes it harder."""
@@ -156,7 +168,11 @@ def _fewer_ranks(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
         message = f"let the gang start with {most} of its {gang.ranks} ranks"
         changed = replace(spec, gang=replace(gang, min_ranks=most))
         yield _SpecChange((gang.ranks - most) / gang.ranks, {"gang.minRanks": most}, message, changed)
-    if gang.per_node is not None:
+
+
+def _spread(spec: JobSpec, trial: _Trial) -> Iterator[_SpecChange]:
+    gang = spec.gang
+    if gang is not None and gang.ranks > 1 and gang.per_node is not None:
         changed = replace(spec, gang=replace(gang, per_node=None))
         yield _SpecChange(_SPREAD, {"gang.perNode": None}, "let several ranks share a node", changed)
 
@@ -327,6 +343,40 @@ _Maker = Callable[[JobSpec, _Trial], Iterator[_SpecChange]]
 # The smallest of all counts: a little less of everything may be less than all of one wish.
 _CHANGES: tuple[_Maker, ...] = (
     _fewer_gpus, _smaller_share, _less_cpu, _less_memory, _smaller_gpus, _any_model, _fewer_devices, _fewer_ranks,
-    _numa, _wider, _tolerate, _preemptible, _fewer_wishes, _fewer_licences,
+    _spread, _numa, _wider, _tolerate, _preemptible, _fewer_wishes, _fewer_licences,
     _shorter, _scaled, _free_of_wishes,
 )  # fmt: skip
+
+# ---- several wishes about the place given up together
+
+_WISHES: tuple[_Maker, ...] = (_any_model, _spread, _numa, _wider, _tolerate, _preemptible, _fewer_wishes)
+_TOGETHER_MAX = 3
+# Sets that are tried, and how many of them before others have a turn.
+_SETS_MAX, _SETS_A_STEP = 256, 16
+# Wishes that sets are made of.
+_EACH_MAX = 24
+
+_Given = tuple[_Maker, str]
+
+
+def _sets(spec: JobSpec, trial: _Trial) -> list[tuple[float, tuple[_Given, ...]]]:
+    """All sets of two or three wishes, the least costly first; a wish by its maker and its words."""
+    each = [(option.cost, (maker, option.message)) for maker in _WISHES for option in maker(spec, trial)]
+    found = [
+        (sum(cost for cost, _ in chosen), tuple(given for _, given in chosen))
+        for count in range(2, _TOGETHER_MAX + 1)
+        for chosen in combinations(each[:_EACH_MAX], count)
+    ]
+    return sorted(found, key=lambda option: option[0])
+
+
+def _together(spec: JobSpec, trial: _Trial, wishes: tuple[_Given, ...]) -> _SpecChange | None:
+    """The job without these wishes. None where giving up one leaves another without meaning."""
+    made = _SpecChange(0.0, {}, "", spec)
+    for maker, words in wishes:
+        option = next((option for option in maker(made.spec, trial) if option.message == words), None)
+        if option is None:
+            return None
+        message = f"{made.message} and {words}" if made.message else words
+        made = _SpecChange(made.cost + option.cost, made.fields | option.fields, message, option.spec)
+    return made

@@ -1,5 +1,6 @@
 """What jobs have to have in common to tell anything about each other's run time, from most to least."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -44,6 +45,12 @@ LEVELS = (
     KindLevel("of all kinds", others=True),
 )
 
+# Those that do not go by a job's name.
+_WIDER = LEVELS[4:]
+
+# What jobs have in common, by the letter that their key begins with.
+WORDS = {letter: level.words for letter, level in zip("abcdefghijkl", LEVELS, strict=True)}
+
 
 def kind_of(spec: JobSpec, account: str, gpu_model: str | None = None) -> JobKind:
     asks, gang = spec.resources, spec.gang
@@ -64,12 +71,33 @@ def keys_of(kind: JobKind) -> tuple[str, ...]:
     """One key for each level."""
     account, name, shape, limit_s, _ = kind
     limit = "" if limit_s is None else f"{limit_s:g}"
-    tenant = account.split("/", 1)[0]
     return (
         _key("a", account, name, shape, limit),
         _key("b", account, name, limit),
         _key("c", account, name, shape),
-        _key("d", account, name),
+        name_key(kind),
+        *_wider_keys(account, shape, limit_s),
+    )
+
+
+def levels_of(kind: JobKind, *, named: bool = True) -> Iterable[tuple[KindLevel, str]]:
+    """What may tell about the job, from most to least; without `named`, nothing that goes by its name."""
+    if named:
+        return zip(LEVELS, keys_of(kind), strict=True)
+    return zip(_WIDER, _wider_keys(kind.account, kind.shape, kind.limit_s), strict=True)
+
+
+def name_key(kind: JobKind) -> str:
+    """The widest of the levels that go by a job's name: without runs there, the narrower ones have none either."""
+    return _key("d", kind.account, kind.name)
+
+
+@lru_cache(maxsize=4096)
+def _wider_keys(account: str, shape: str, limit_s: float | None) -> tuple[str, ...]:
+    """One key for each level that does not go by a name. Jobs that differ in their names alone have them in common."""
+    limit = "" if limit_s is None else f"{limit_s:g}"
+    tenant = account.split("/", 1)[0]
+    return (
         _key("e", account, shape, limit),
         _key("f", account, limit),
         _key("g", account),

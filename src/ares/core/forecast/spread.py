@@ -97,8 +97,9 @@ class RecentValues:
     def __len__(self) -> int:
         return len(self._values)
 
-    def add(self, value: float) -> None:
-        self._values.insert(0, value)
+    def add(self, *values: float) -> None:
+        """The newest of them comes last."""
+        self._values[:0] = values[::-1]
         del self._values[KEPT:]
 
     @property

@@ -26,12 +26,18 @@ def sealed(job: Job, what: CheckpointSealed, context: Context) -> Stepped | Refu
         return Refusal(code="not-allowed", message=message)
     # The agent's clock may be off: it was saved between the grant and now.
     taken_at = max(state.bound_at or 0.0, min(pointer.taken_at, context.now))
-    pointer = replace(pointer, taken_at=taken_at)
-    # Without its metrics: a job may save every second, and its entries stay as long as it is kept.
-    data: dict[str, Any] = {"checkpoint": pointer.seq, "step": pointer.step, "bytes": pointer.size}
-    entry = UnnumberedEntry("checkpointed", "", agent(place), data, what.fence)
-    stepped = commit(state, context.now, (entry,), checkpoint=pointer, reason=state.reason, **_rescued(state, taken_at))
+    pointer = replace(pointer, taken_at=taken_at, nth=1 if newest is None else newest.nth + 1)
+    # Without its metrics: its entries stay as long as the job is kept.
+    data: dict[str, Any] = {"checkpoint": pointer.seq, "step": pointer.step, "bytes": pointer.size, "nth": pointer.nth}
+    entries = (UnnumberedEntry("checkpointed", "", agent(place), data, what.fence),) if is_told(pointer.nth) else ()
+    stepped = commit(state, context.now, entries, checkpoint=pointer, reason=state.reason, **_rescued(state, taken_at))
     return replace(stepped, checkpoint=replace(what.record, pointer=pointer))
+
+
+def is_told(nth: int) -> bool:
+    """Whether the ledger has an entry for the checkpoint: for each of the first ten, then for each tenth, hundredth and
+    so on. A job may save every second for months, and its ledger is read as a whole."""
+    return nth % 10 ** (len(str(nth)) - 1) == 0
 
 
 def saving_place(state: JobState, fence: Fence, rank: int) -> Placement | None:

@@ -251,7 +251,7 @@ def preempt(job: Job, what: Preempt, context: Context) -> Stepped | Refusal:
         state, context.now, (entry,),
         phase="PREEMPTED", fence=fences.revoked(state.fence), reason=what.reason, lingering=True,
         value=None, outputs=(), preemptions=state.preemptions + 1, preempted_at=context.now, hold=what.hold,
-        **unsaved(job, context.now), **settled(state, context.now, "lost"),
+        rotations=state.rotations + what.rotates, **unsaved(job, context.now), **settled(state, context.now, "lost"),
     )  # fmt: skip
 
 

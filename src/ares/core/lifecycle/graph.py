@@ -6,7 +6,7 @@ Anything that is not in the table is refused. The diagram in the docs is drawn f
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ares.core.lifecycle import checkpoints, endings, fences, handlers, updates, waiting
+from ares.core.lifecycle import checkpoints, endings, fences, handlers, owners, updates, waiting
 from ares.core.lifecycle.inputs import (
     AssemblyOver,
     BeginDue,
@@ -24,6 +24,9 @@ from ares.core.lifecycle.inputs import (
     NeedsOverdue,
     NeedsUnmet,
     Nominate,
+    OwnerFound,
+    OwnerMoved,
+    OwnerTold,
     Preempt,
     RanksResized,
     RankStarted,
@@ -55,6 +58,9 @@ class Transition(NamedTuple):
 def _to(handler: Handler, *targets: Phase) -> Transition:
     return Transition(handler, frozenset(targets))
 
+
+# Wherever the job has come in its cluster.
+_TOLD: tuple[Phase, ...] = ("WAITING", "STAGING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN")
 
 TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
     ("PENDING", Bind): _to(handlers.bind, "STAGING"),
@@ -106,6 +112,21 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
     ("RETRYING", Cancel): _to(handlers.cancel, "CANCELLED"),
     ("RETRYING", Update): _to(updates.update, "RETRYING"),
     ("RETRYING", HoldBack): _to(waiting.hold, "WAITING"),
+    # Of a job that is with a cluster.
+    ("PENDING", OwnerMoved): _to(owners.move, "WAITING"),
+    ("WAITING", OwnerMoved): _to(owners.move, "WAITING", "PENDING"),
+    ("STAGING", OwnerMoved): _to(owners.move, "PENDING"),
+    ("RUNNING", OwnerMoved): _to(owners.move, "PENDING"),
+    ("PENDING", OwnerFound): _to(owners.found, "WAITING"),
+    ("WAITING", OwnerFound): _to(owners.found, "WAITING"),
+    ("STAGING", OwnerFound): _to(owners.found, "WAITING"),
+    ("RUNNING", OwnerFound): _to(owners.found, "WAITING"),
+    ("WAITING", OwnerTold): _to(owners.told, *_TOLD),
+    ("STAGING", OwnerTold): _to(owners.told, *_TOLD),
+    ("RUNNING", OwnerTold): _to(owners.told, *_TOLD),
+    # Nothing of it is left there: said, or known by another word.
+    ("CANCELLED", OwnerTold): _to(owners.told, "CANCELLED"),
+    ("CANCELLED", OwnerMoved): _to(owners.move, "CANCELLED"),
     # Final, and yet something of the last attempt may have to be confirmed gone.
     ("SUCCEEDED", Release): _to(endings.release, "SUCCEEDED"),
     ("FAILED", Release): _to(endings.release, "FAILED"),
@@ -115,6 +136,10 @@ TRANSITIONS: dict[tuple[Phase, type[Input]], Transition] = {
 
 # Inputs about the current attempt: with another fence they are about one that is over.
 _FENCED = (RankStarted, Exit, VerdictDue, LeaseLost, AssemblyOver, Preempt, RanksResized, CheckpointDamaged)
+
+
+# What applies to a job that a cluster has.
+_AWAY = (OwnerMoved, OwnerFound, OwnerTold, Cancel)
 
 
 # New jobs share it: nothing changes a state's values in place.
@@ -157,7 +182,8 @@ def begin(
         checkpoint=checkpoint,
     )  # fmt: skip
     made_by = "" if child_of is None else f"call {child_of.call} of job {child_of.job}"
-    reason = ": ".join(part for part in (f"retry of {retry_of}" if retry_of else "", made_by, note) if part)
+    parts = (f"retry of {retry_of}" if retry_of else "", made_by, note)
+    reason = ": ".join([part for part in parts if part])
     entry = UnnumberedEntry("submitted", reason, submitted_by, data)
     return Stepped(state=first, events=(numbered(first, context.now, 1, entry),))
 
@@ -170,6 +196,8 @@ def step(job: Job, what: Input, context: Context) -> Stepped | Refusal:
         return _refusal(state, what)
     if isinstance(what, _FENCED) and what.fence != state.fence:
         return fences.stale(state, what.fence)
+    if state.owner is not None and owners.is_away(state) and not isinstance(what, _AWAY):
+        return owners.owned_elsewhere(state)
     return transition.handler(job, what, context)
 
 

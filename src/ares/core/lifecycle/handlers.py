@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ares.core.lifecycle import fences
+from ares.core.lifecycle import fences, owners
 from ares.core.lifecycle.deadline import first_start, started_before
 from ares.core.lifecycle.inputs import (
     Bind,
@@ -186,8 +186,9 @@ def cancel(job: Job, what: Cancel, context: Context) -> Stepped | Refusal:
     reason = what.reason or f"cancelled by {what.by}"
     return commit(
         state, context.now, (UnnumberedEntry("cancelled", reason, what.by, where(held(state))),),
-        phase="CANCELLED", fence=fence, lingering=lingering, reason=reason, ended_at=context.now,
+        phase="CANCELLED", fence=fence, reason=reason, ended_at=context.now,
         retry_delay_s=0.0, retry_at=None, hold=(), evicting=(), value=None, outputs=(), failing=(),
+        lingering=lingering or owners.is_there(state), owner=owners.without_offer(state),
         **settled(state, context.now, "kept"),
     )  # fmt: skip
 

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from ares.core.federation.owners import OwnerInput
 from ares.model.base import Record
 from ares.model.checkpoint import CheckpointId, CheckpointRecord
+from ares.model.cluster_link import OwnedStanding
 from ares.model.job import DataInput, JobSpec, Unmet
 from ares.model.state import ExitInfo, Fence, JobState, LedgerEvent, OutputFile, Placement, Rate, Result, SpecUpdate
 
@@ -91,6 +93,8 @@ class Preempt(Record, frozen=True, tag="preempt"):
     record: dict[str, Any] = {}
     # Where it goes on, free and kept for it from now on; the alternative stays the same.
     hold: tuple[Placement, ...] = ()
+    # For a job that has had less service.
+    rotates: bool = False
 
 
 class Nominate(Record, frozen=True, tag="nominate"):
@@ -218,6 +222,29 @@ class CheckpointDamaged(Record, frozen=True, tag="checkpoint-damaged"):
     reason: str
 
 
+class OwnerMoved(Record, frozen=True, tag="owner"):
+    """The job is offered to a cluster, confirmed, or comes back. `record` is why that cluster, for its ledger."""
+
+    asked: OwnerInput
+    reason: str
+    record: dict[str, Any] = {}
+
+
+class OwnerFound(Record, frozen=True, tag="rebuilt"):
+    """A restored global plane hears of the owner that it had given the job to after its backup was made."""
+
+    cluster: str
+    epoch: int
+    reason: str
+
+
+class OwnerTold(Record, frozen=True, tag="told"):
+    """What the cluster that has the job says of it."""
+
+    cluster: str
+    standing: OwnedStanding
+
+
 Input = (
     Bind
     | RankStarted
@@ -242,6 +269,9 @@ Input = (
     | NeedsUnmet
     | CheckpointSealed
     | CheckpointDamaged
+    | OwnerMoved
+    | OwnerFound
+    | OwnerTold
 )
 
 

@@ -1,6 +1,7 @@
 """What an attempt's ranks hold: where their processes may be, what they have used, which number comes next."""
 
 from collections.abc import Iterable
+from math import inf
 from typing import Any
 
 from ares.core.energy import Fate, spent_by
@@ -90,6 +91,11 @@ def why_not_preemptible(spec: JobSpec) -> str:
 def leaving_s(spec: JobSpec) -> float:
     """How long an attempt may take to leave when it is preempted: saving a checkpoint, then the grace."""
     return spec.grace_s + (spec.preemption.wait_s if saves(spec) else 0.0)
+
+
+def gap_needed(spec: JobSpec) -> float:
+    """The shortest gap that the job can use: it is told to leave so long before the gap ends."""
+    return inf if spec.gap_min_s is None else spec.gap_min_s + leaving_s(spec)
 
 
 def saves(spec: JobSpec) -> bool:

@@ -13,6 +13,12 @@ WH = 3600.0
 KWH = 1000 * WH
 
 
+def cluster_of(state: JobState) -> str:
+    """The cluster that has the job, and tells what it uses; empty: this one."""
+    owner = state.owner
+    return owner.cluster if owner is not None and owner.stage == "CONFIRMED" else ""
+
+
 def use_of(states: Iterable[JobState], now: float) -> Use:
     """What a job used, or all tasks of an array together."""
     gpu_s = cpu_s = energy_j = cost = lost_gpu_s = watts = per_hour = 0.0
@@ -82,6 +88,7 @@ _KEYS: dict[By, Callable[[JobState, Spent], str]] = {
     "pool": lambda _, part: part.pool or "(not known)",
     "gpu-model": lambda _, part: part.gpu_model or "(no GPU)",
     "job": lambda state, _: state.id,
+    "cluster": lambda state, _: cluster_of(state),
 }
 
 
@@ -89,8 +96,15 @@ class UsageSum:
     """Adds up jobs, some at a time. The dearest groups first; without prices, the groups with the most GPU-hours, then
     CPU-hours."""
 
-    def __init__(self, by: By, since: float, now: float) -> None:
+    def __init__(
+        self, by: By, since: float, now: float, until: float | None = None, pool: str | None = None, here: str = ""
+    ) -> None:
+        """Of jobs that ended since then, and before `until`, or have not ended; of one pool, or of all of them. `here`
+        is the name of this cluster."""
+        self._here = here
         self._by: By = by
+        self._until = until
+        self._pool = pool
         self._since = since
         self._now = now
         self._sums: dict[str, _Sum] = {}
@@ -101,13 +115,15 @@ class UsageSum:
         key_of, sums, total, known = _KEYS[self._by], self._sums, self._total, self._known_since
         for state in states:
             known = state.submitted_at if known is None else min(known, state.submitted_at)
-            if state.phase in TERMINAL and (state.ended_at or 0.0) < self._since:
+            if not self._counts(state):
                 continue
-            parts = _parts(state, self._now)
+            parts = parts_of(state, self._now)
+            if self._pool is not None:
+                parts = [part for part in parts if part.pool == self._pool]
             total.jobs += bool(parts)
             keys: set[str] = set()
             for part in parts:
-                key = key_of(state, part)
+                key = key_of(state, part) or self._here
                 mine = sums.setdefault(key, _Sum(name=state.name if self._by == "job" else ""))
                 mine.add(part)
                 total.add(part)
@@ -115,6 +131,13 @@ class UsageSum:
             for key in keys:
                 sums[key].jobs += 1
         self._known_since = known
+
+    def _counts(self, state: JobState) -> bool:
+        """A job that began after the period has nothing to do with it."""
+        newest = state.submitted_at if state.ended_at is None else state.ended_at
+        if self._until is not None and newest >= self._until:
+            return False
+        return state.phase not in TERMINAL or (state.ended_at or 0.0) >= self._since
 
     def report(self, limit: int) -> UsageReport:
         sums = self._sums
@@ -132,7 +155,7 @@ def _dearest(item: tuple[str, _Sum]) -> tuple[float, float, float, str]:
     return -sums.cost, -sums.gpu_s, -sums.cpu_s, key
 
 
-def _parts(state: JobState, now: float) -> list[Spent]:
+def parts_of(state: JobState, now: float) -> list[Spent]:
     """All it used, with what was used before rates were known."""
     parts = list(spent_by(state, now, "open"))
     gpu_s, cpu_s = used(state, now)

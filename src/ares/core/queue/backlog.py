@@ -43,7 +43,7 @@ class _Works:
     __slots__ = ("_blocks", "_running", "_starts")
 
     def __init__(self) -> None:
-        # By number, and in each by turn. A dict keeps the order of arrival.
+        # By number, and in each by turn.
         self._blocks: dict[int, dict[int, float]] = {}
         # Within each block its turns and the work before each; and the blocks with the work before each.
         self._running: dict[int, tuple[list[int], list[float]]] = {}
@@ -72,8 +72,9 @@ class _Works:
     def before(self, turn: int | None) -> float:
         """The work before that turn; None: all of it."""
         if self._starts is None:
-            totals = (self._within(number)[1][-1] for number in self._blocks)
-            self._starts = list(self._blocks), list(accumulate(totals, initial=0.0))
+            numbers = sorted(self._blocks)
+            totals = (self._within(number)[1][-1] for number in numbers)
+            self._starts = numbers, list(accumulate(totals, initial=0.0))
         numbers, starts = self._starts
         if turn is None:
             return starts[-1]
@@ -84,7 +85,9 @@ class _Works:
         found = self._running.get(number)
         if found is None:
             block = self._blocks.get(number, {})
-            found = list(block), list(accumulate(block.values(), initial=0.0))
+            # A job whose run time was renewed may have come to its block later than jobs behind it.
+            works = sorted(block.items())
+            found = [turn for turn, _ in works], list(accumulate((work for _, work in works), initial=0.0))
             if block:
                 self._running[number] = found
         return found
@@ -99,6 +102,8 @@ class Backlog:
         self._turns: dict[str, tuple[int, _Contenders, int]] = {}
         # Jobs of a line share its name.
         self._shared: dict[_Contenders, _Contenders] = {}
+        # Of the job that was added last: of many that come together, most are in the same.
+        self._latest: tuple[Ask, int, _Contenders] | None = None
         self._next = 0
 
     def __len__(self) -> int:
@@ -108,11 +113,30 @@ class Backlog:
         """Puts the job at the end, once: a job that is already there is put there anew."""
         self.remove(job_id)
         runs_s = _UNKNOWN_S if runs_s == inf else runs_s
-        line, length = _Contenders(kind_of(ask), level), _length(runs_s)
-        line = self._shared.setdefault(line, line)
+        line, length = self._line(ask, level), _length(runs_s)
         self._lines.setdefault(line, {}).setdefault(length, _Works()).put(self._next, amount_of(ask) * runs_s)
         self._turns[job_id] = self._next, line, length
         self._next += 1
+
+    def _line(self, ask: Ask, level: int) -> _Contenders:
+        if self._latest is not None and self._latest[0] is ask and self._latest[1] == level:
+            return self._latest[2]
+        line = _Contenders(kind_of(ask), level)
+        line = self._shared.setdefault(line, line)
+        self._latest = ask, level, line
+        return line
+
+    def renew(self, job_id: str, ask: Ask, runs_s: float) -> None:
+        """The job runs for another time than was thought, and keeps its turn."""
+        if (found := self._turns.get(job_id)) is None:
+            return
+        turn, line, before = found
+        lengths, length = self._lines[line], _length(runs_s)
+        lengths[before].drop(turn)
+        if not lengths[before]:
+            del lengths[before]
+        lengths.setdefault(length, _Works()).put(turn, amount_of(ask) * runs_s)
+        self._turns[job_id] = turn, line, length
 
     def remove(self, job_id: str) -> None:
         found = self._turns.pop(job_id, None)
@@ -125,6 +149,7 @@ class Backlog:
             del lengths[length]
         if not lengths:
             del self._lines[line], self._shared[line]
+            self._latest = None
 
     def ahead(self, job_id: str) -> float:
         """Work of jobs that compete for the same, are about as long or shorter, and came before or matter more.

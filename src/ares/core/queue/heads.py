@@ -30,7 +30,8 @@ class ClassHeads:
         self.ids: Ints = np.full(_ROWS, -1, np.int64)
         self._numbers: Ints = np.zeros((3, _ROWS), np.int64)
         self._times: Floats = np.zeros((2, _ROWS))
-        self._amounts: Floats = np.zeros((3, _ROWS))
+        # And what service counts.
+        self._amounts: Floats = np.zeros((4, _ROWS))
         self._accounts: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -47,7 +48,7 @@ class ClassHeads:
             self.ids[row] = class_id
             account = self._accounts.setdefault(facts.account, len(self._accounts))
             self._numbers[:, row] = facts.level, account, ask.ranks
-            self._amounts[:, row] = ask.cpu_milli, ask.memory_mib, ask.gpus_milli
+            self._amounts[:, row] = ask.cpu_milli, ask.memory_mib, ask.gpus_milli, facts.served_s
         latest = np.nan if facts.latest_start is None else facts.latest_start
         self._times[:, row] = facts.submitted_at, latest
 
@@ -75,7 +76,7 @@ class ClassHeads:
         accounts: list[str] = [names[at] for at in there.tolist()]
         amounts = self._amounts[:, rows]
         return self.ids[rows], ClassFacts(
-            level, submitted_at, latest_start, account, accounts, amounts, ranks.astype(float)
+            level, submitted_at, latest_start, account, accounts, amounts[:3], ranks.astype(float), amounts[3]
         )
 
     def _number_anew(self, rows: Ints, account: Ints, names: list[str]) -> None:

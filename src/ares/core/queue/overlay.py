@@ -2,10 +2,11 @@
 
 from math import inf
 
+from ares.core.lifecycle.ranks import gap_needed
 from ares.core.queue.factors import JobFacts, latest_start
 from ares.core.queue.order import Place, job_of, place
 from ares.core.queue.static_queue import Rank
-from ares.core.queue.waiting import JobClass, WaitingQueue, facts_of, gap_needed, traits_of
+from ares.core.queue.waiting import JobClass, WaitingQueue, facts_of, traits_of
 from ares.model.job import JobSpec
 from ares.model.state import JobState
 
@@ -29,7 +30,8 @@ class QueueOverlay:
         self._place = place(state, latest_start(spec, self._likely_s), found.id)
         # The job, where it waits already, is not in this line.
         line = (self.active.get(found.id) or JobClass(found.id, found.key)).line.without(self._place)
-        shortest_s = min(runs_s, self._gap_s)
+        self._limited = spec.time_limit_s is not None
+        shortest_s = min(self._likely_s if queue.run_times.holds_likely and self._limited else runs_s, self._gap_s)
         self._class = JobClass(
             found.id, found.key, line, min(found.shortest_s, shortest_s) if len(line) else shortest_s
         )
@@ -81,7 +83,9 @@ class QueueOverlay:
         return self._labels if job_id == self._job else self._queue.labels_of(job_id)
 
     def runs_of(self, job_id: str) -> float:
-        return self._runs_s if job_id == self._job else self._queue.runs_of(job_id)
+        if job_id != self._job:
+            return self._queue.runs_of(job_id)
+        return self._likely_s if self._queue.run_times.by_likely and self._limited else self._runs_s
 
     def likely_of(self, job_id: str) -> float:
         return self._likely_s if job_id == self._job else self._queue.likely_of(job_id)

@@ -49,7 +49,7 @@ class Shares:
 
     __slots__ = (
         "_fair", "_held", "_holdings", "_paths", "_sizes", "_tree", "_usage", "_waiters", "_waiting", "_waiting_below",
-        "now",
+        "now", "taken",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +62,8 @@ class Shares:
         waiting: Collection[str] = (),
     ) -> None:
         self.now = now
+        # How many jobs were placed: what accounts hold is the same while this is.
+        self.taken = 0
         # Accounts that have waiting jobs, and the same by tenant and by team once that is asked for.
         self._waiting = waiting
         self._waiting_below: dict[str, list[str]] | None = None
@@ -80,6 +82,10 @@ class Shares:
 
     def take(self, account: str, held: Amounts) -> None:
         """A job of this account was placed."""
+        self.taken += 1
+        self._add(account, held)
+
+    def _add(self, account: str, held: Amounts) -> None:
         for holding in self._path(account):
             holding.take(held)
 
@@ -173,7 +179,7 @@ class Shares:
     def _add_up(self, path: str) -> None:
         """What the accounts of the tenant held at first."""
         for account, amounts in self._held.pop(path.partition("/")[0], ()):
-            self.take(account, amounts)
+            self._add(account, amounts)
 
     def _holding(self, parent: str, path: str, level: DrfDigit) -> AccountHolding:
         siblings = self._holdings.setdefault(parent, {})

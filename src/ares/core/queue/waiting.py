@@ -1,17 +1,21 @@
 """All waiting jobs, gathered into classes so that scheduling costs per class, not per job."""
 
+import heapq
 from collections import Counter
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, Protocol
 
+from ares.core.alike import alike
 from ares.core.ask import Ask, Near, asks_of, away_of
-from ares.core.lifecycle.ranks import leaving_s
+from ares.core.lifecycle.ranks import gap_needed
 from ares.core.queue.factors import JobFacts, latest_start
 from ares.core.queue.heads import ClassHeads
 from ares.core.queue.line import Line
 from ares.core.queue.order import LEVELS, Place, account_of, place, tenant_of
 from ares.core.queue.repulsion import Repulsions
+from ares.core.queue.run_times import RunTimes
+from ares.core.queue.service import counted, service_of
 from ares.core.queue.static_queue import Rank, StaticQueue, is_settled
 from ares.model.job import JobSpec
 from ares.model.profile import OrderPolicy
@@ -34,6 +38,8 @@ class ClassKey(NamedTuple):
     licences: tuple[tuple[str, int], ...]
     # Jobs with a deadline: within the class they are ordered by it.
     dated: bool
+    # What their service counts.
+    served_s: float = 0.0
 
 
 # In front of the array's id, in the name of the licence that throttles it: no licence of a profile begins like this.
@@ -53,6 +59,7 @@ def class_key(state: JobState, spec: JobSpec) -> ClassKey:
         account_of(state),
         tuple(sorted(spec.licences.items())) if spec.licences else (),
         spec.deadline_at is not None or spec.start_by_at is not None,
+        counted(service_of(state, spec)) if state.preemptions else 0.0,
     )
 
 
@@ -68,17 +75,13 @@ def repelled(key: ClassKey, terms: tuple[Near, ...]) -> ClassKey:
 
 def facts_of(place: Place, key: ClassKey, runs_s: float = inf) -> JobFacts:
     """What the rank of a waiting job is made from."""
-    return JobFacts(key.level, place[1], place[0] if key.dated else None, key.account, runs_s, key.asks[0])
+    latest = place[0] if key.dated else None
+    return JobFacts(key.level, place[1], latest, key.account, runs_s, key.asks[0], key.served_s)
 
 
 def traits_of(key: ClassKey) -> tuple[bool, bool]:
     """Whether jobs of the class run faster on some GPU models, and whether they look at jobs around them."""
     return bool(key.asks[0].runs), any(ask.near for ask in key.asks)
-
-
-def gap_needed(spec: JobSpec) -> float:
-    """The job is told to leave so long before the gap ends."""
-    return inf if spec.gap_min_s is None else spec.gap_min_s + leaving_s(spec)
 
 
 @dataclass(slots=True)
@@ -126,7 +129,7 @@ class QueueView(Protocol):
     def labels_of(self, job_id: str) -> dict[str, str] | None: ...
 
     def runs_of(self, job_id: str) -> float:
-        """How long the job will hold its room at most, as far as is known; infinity when it is not known."""
+        """How long the job is taken to hold its room, as far as is known; infinity when it is not known."""
         ...
 
     def likely_of(self, job_id: str) -> float:
@@ -146,10 +149,9 @@ class WaitingQueue:
         # For jobs that carry any.
         self._labels: dict[str, dict[str, str]] = {}
         self._label_sets: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
-        # How long each job is taken to hold its room, where that is known; and how long it will likely run, where that
-        # is less: the order goes by it.
-        self._runs: dict[str, float] = {}
-        self._likely: dict[str, float] = {}
+        self.run_times = RunTimes()
+        # (latest start, job) of jobs with a deadline, the first to miss it first; jobs that left are passed over.
+        self._lapsing: list[tuple[float, str]] = []
         # For jobs that make use of gaps: the shortest gap they can use.
         self._gaps: dict[str, float] = {}
         # All jobs in one line, where the order allows for that.
@@ -195,10 +197,9 @@ class WaitingQueue:
             self.remove(state.id)
             if spec.labels:
                 self._labels[state.id] = self._shared(spec.labels)
-            if runs_s < inf:
-                self._runs[state.id] = runs_s
-            if likely_s < runs_s:
-                self._likely[state.id] = likely_s
+            self.run_times.put(state.id, runs_s, likely_s)
+            if spec.time_limit_s is None:
+                self.run_times.without_limit(state.id)
             gap_s = gap_needed(spec)
             if gap_s < inf:
                 self._gaps[state.id] = gap_s
@@ -208,10 +209,12 @@ class WaitingQueue:
     def _enter(self, at: Place, found: JobClass) -> None:
         job_id = at[3]
         self._places[job_id] = at
-        shortest_s = min(self._runs.get(job_id, inf), self._gaps.get(job_id, inf))
+        shortest_s = min(self.run_times.planned(job_id), self._gaps.get(job_id, inf))
         found.shortest_s = min(found.shortest_s, shortest_s) if len(found.line) else shortest_s
         found.line.add(at)
         self._open(found)
+        if found.key.dated:
+            heapq.heappush(self._lapsing, (at[0], job_id))
         if found.key.asks[0].near:
             self.repulsions.declare(tenant_of(found.key.account), away_of(found.key.asks[0].near), +1)
         if self.settled is not None:
@@ -233,6 +236,19 @@ class WaitingQueue:
                     found = self._class(other)
                     self._enter((*at[:4], found.id), found)
 
+    def lapse(self, now: float) -> None:
+        """Jobs that would miss their deadline though they started now line up with jobs that have none."""
+        if len(self._lapsing) > 2 * len(self._places) + _EMPTY_KEPT:
+            self._lapsing = sorted({entry for entry in self._lapsing if entry[1] in self._places})
+        while self._lapsing and self._lapsing[0][0] < now:
+            latest, job_id = heapq.heappop(self._lapsing)
+            at = self._places.get(job_id)
+            key = None if at is None else self._by_id[at[4]].key
+            if at is not None and key is not None and key.dated and at[0] == latest:
+                self._leave(at)
+                found = self._class(key._replace(dated=False))
+                self._enter((0.0, *at[1:4], found.id), found)
+
     def _shared(self, labels: dict[str, str]) -> dict[str, str]:
         """Jobs with equal labels share them."""
         if len(self._label_sets) >= _LABEL_SETS_MAX:
@@ -244,7 +260,8 @@ class WaitingQueue:
         if at is None:
             return False
         self._leave(at)
-        for known in (self._labels, self._runs, self._likely, self._gaps):
+        self.run_times.drop(job_id)
+        for known in (self._labels, self._gaps):
             if known:
                 known.pop(job_id, None)
         return True
@@ -285,10 +302,8 @@ class WaitingQueue:
             # They are made anew once there are many.
             self._heads, self._moved = ClassHeads(), set()
             return None
-        moved = self._moved if len(self._heads) else self.active.keys()
-        for number in moved:
-            job_class = self.active.get(number)
-            if job_class is None:
+        for number in self._moved if len(self._heads) else self.active.keys():
+            if (job_class := self.active.get(number)) is None:
                 self._heads.drop(number)
             else:
                 self._heads.put(number, facts_of(job_class.line.nth(0), job_class.key))
@@ -299,6 +314,9 @@ class WaitingQueue:
         """Every job before a waiting job, where the order is settled."""
         return [] if self.settled is None else self.settled.ahead(job_id)
 
+    def jobs(self) -> list[str]:
+        return list(self._places)
+
     def place_of(self, job_id: str) -> Place | None:
         return self._places.get(job_id)
 
@@ -306,13 +324,22 @@ class WaitingQueue:
         return self._labels.get(job_id)
 
     def runs_of(self, job_id: str) -> float:
-        """How long the job will hold its room at most, as far as is known; infinity when it is not known."""
-        return self._runs.get(job_id, inf)
+        """How long the job is taken to hold its room, as far as is known; infinity when it is not known."""
+        return self.run_times.held(job_id)
 
     def likely_of(self, job_id: str) -> float:
         """How long the job will likely run."""
-        likely_s = self._likely.get(job_id)
-        return self.runs_of(job_id) if likely_s is None else likely_s
+        return self.run_times.likely(job_id)
+
+    def renew(self, job_id: str, runs_s: float, likely_s: float) -> None:
+        """The job is taken to run for another time than before. Its place among jobs with a deadline stays."""
+        at = self._places[job_id]
+        self.run_times.put(job_id, runs_s, likely_s)
+        found = self._by_id[at[4]]
+        found.shortest_s = min(found.shortest_s, self.run_times.planned(job_id))
+        if self.settled is not None:
+            self.settled.remove(job_id)
+            self.settled.add(at, self.facts_of(job_id))
 
     def gap_of(self, job_id: str) -> float | None:
         """The shortest gap that the job can make use of; None when it wants to run to its end."""
@@ -344,13 +371,10 @@ class WaitingQueue:
     def _class_for(self, state: JobState, spec: JobSpec) -> JobClass:
         before, whose, latest = self._latest
         account = account_of(state)
-        if (
-            state.avoid
-            or (state.array is not None and state.array in self.throttles)
-            or (spec.labels and self.repulsions)
-        ):
+        throttled = state.array is not None and state.array in self.throttles
+        if state.avoid or state.preemptions or throttled or (spec.labels and self.repulsions):
             return self._class(self.key_of(state, spec))
-        if latest is not None and before is spec and whose == account and latest.id in self._by_id:
+        if latest is not None and before and whose == account and latest.id in self._by_id and alike(spec, before):
             return latest
         found = self._class(class_key(state, spec))
         self._latest = (spec, account, found)

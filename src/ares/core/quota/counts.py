@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ares.core.energy import spent_by
+from ares.core.federation.clusters import code_in
 from ares.core.lifecycle.ranks import used
 from ares.core.quota.measures import MICRO, Amounts, add, month_of
 from ares.model.quota import LevelName, SpentRecord
@@ -33,6 +34,17 @@ def levels_of(team: str | None, user: str) -> tuple[QuotaLevel, ...]:
     """All levels that a job of this user in this team counts for."""
     mine = (TENANT, QuotaLevel("user", user)) if user else (TENANT,)
     return (*mine, QuotaLevel("team", team)) if team else mine
+
+
+def place_of(code: str) -> QuotaLevel:
+    """All jobs of the tenant that the cluster with this code has admitted by itself, beside the three levels."""
+    return QuotaLevel("tenant", code)
+
+
+def counted_for(job: str, team: str | None, user: str) -> tuple[QuotaLevel, ...]:
+    """All that a live job, array or workflow is summed up for."""
+    levels, code = levels_of(team, user), code_in(job)
+    return (*levels, place_of(code)) if code else levels
 
 
 class CountedUse(NamedTuple):
@@ -116,7 +128,7 @@ def live(state: JobState, asked: Amounts) -> CountedUse:
         amounts["gpu-hours"] = gpu_ms
     if micro:
         amounts["budget"] = micro
-    return CountedUse(levels_of(state.team, state.submitted_by), amounts)
+    return CountedUse(counted_for(state.id, state.team, state.submitted_by), amounts)
 
 
 def overrun(state: JobState, asked: Amounts, now: float) -> dict[str, int]:

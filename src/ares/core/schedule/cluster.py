@@ -16,13 +16,14 @@ from ares.api.decisions import Promise
 from ares.core.ask import Ask
 from ares.core.capacity.capacity import Capacity, Reserved
 from ares.core.capacity.holding import Holding, held_by
-from ares.core.capacity.node_slice import ClusterFacts
-from ares.core.capacity.pauses import GrowthPauses
-from ares.core.capacity.typical import Typicals
+from ares.core.capacity.pauses import GrowthPauses, Yields
+from ares.core.capacity.typical import TypicalData, Typicals
+from ares.core.capacity.wishes import facts_of
 from ares.core.forecast.predictor import Predictor
 from ares.core.queue.backlog import Backlog
 from ares.core.queue.drf import Amounts
 from ares.core.queue.order import account_of
+from ares.core.queue.renewal import Renewal
 from ares.core.queue.shares import Shares
 from ares.core.queue.usage import DecayedUsage
 from ares.core.queue.waiting import JobClass, WaitingQueue
@@ -30,7 +31,6 @@ from ares.core.schedule.plugins import rules_of
 from ares.model.job import JobSpec
 from ares.model.node import NodeRecord
 from ares.model.profile import Pool, Profile, ShareResource
-from ares.model.reservation import Reservation
 from ares.model.state import JobState
 
 
@@ -60,7 +60,7 @@ class Cluster(Capacity):
         # Use need not be counted where the profile never changes and its order does not look at it.
         self.metered = True
         self.licences_used: Counter[str] = Counter()
-        self._typicals = Typicals()
+        self.typicals = Typicals()
         # What every account holds, in sum.
         self._held: dict[str, Amounts] = {}
         # Running gangs that may have more or fewer ranks.
@@ -70,6 +70,7 @@ class Cluster(Capacity):
         self.leaving: set[str] = set()
         # How many running jobs may be evicted, by priority level.
         self.preemptible: Counter[int] = Counter()
+        self.yields = Yields()
         self.predictor = predictor or Predictor()
         # Starts that the latest plan promised to waiting jobs.
         self.promises: dict[str, Promise] = {}
@@ -79,6 +80,7 @@ class Cluster(Capacity):
         self.claimed: dict[str, Promise] = {}
         # How much slack the future had when promises were made, and how often it had changed.
         self.promised_at = self.promised_when = self.promised_before = 0
+        self._renewal = Renewal()
         self._facts_stale = True
         self.profile = profile
         self.configure(profile)
@@ -86,8 +88,11 @@ class Cluster(Capacity):
     def configure(self, profile: Profile) -> None:
         """Another profile applies from now on."""
         before, self.profile = self.profile, profile
-        self.predictor.policy = profile.prediction
+        self.predictor.go_by(profile.prediction)
         self.evaluations.rules = rules_of(profile, self.cut)
+        runs = self.waiting.run_times
+        runs.holds_likely = profile.backfill.hold == "likely"
+        runs.by_likely = runs.holds_likely and self.guard.since is None
         self.waiting.settle(profile.order)
         # Of what is known about a node, only its pool's settings and its power draw depend on the profile.
         moved = {
@@ -114,7 +119,7 @@ class Cluster(Capacity):
         self.evaluations.renew(row)
         self._set_healthy(name)
         self._set_free(name)
-        if before is None or before.info != record.info or before.taints != record.taints:
+        if before is None or (before.info, before.taints, before.cached) != (record.info, record.taints, record.cached):
             self.evaluations.forget_possible()
             self._facts_stale = True
             if self.table.shape_changes != shapes:
@@ -124,7 +129,7 @@ class Cluster(Capacity):
 
     def _forget_places(self, before: NodeRecord | None, record: NodeRecord) -> None:
         """Datasets that come or go change which other rows are near to data."""
-        if record.info.datasets or (before is not None and before.info.datasets):
+        if record.datasets or (before is not None and before.datasets):
             self.evaluations.forget()
 
     def drop_node(self, name: str) -> None:
@@ -192,6 +197,7 @@ class Cluster(Capacity):
             self.elastic.add(holding.job)
         elif self.elastic:
             self.elastic.discard(holding.job)
+        self.yields.put(holding)
         if holding.leaving:
             self.leaving.add(holding.job)
         elif self.leaving:
@@ -203,6 +209,7 @@ class Cluster(Capacity):
             return
         self.elastic.discard(job_id)
         self.leaving.discard(job_id)
+        self.yields.drop(job_id)
         self.preemptible[holding.level] -= holding.preemptible
         self.future.release(job_id, holding.placements)
         self.future.slack += 1
@@ -236,8 +243,13 @@ class Cluster(Capacity):
         runs_s, likely_s = (inf, inf) if estimate is None else (estimate.hold_s, estimate.seconds)
         found = self.waiting.add(state, spec, runs_s, likely_s)
         self.backlog.add(state.id, found.key.asks[0], found.key.level, likely_s)
-        self._facts_stale |= self._typicals.count(found.key.asks[0])
+        self.count_shape(found.key.asks[0], state.submitted_at)
         return found
+
+    def count_shape(self, ask: Ask, at: float) -> None:
+        """A job with such an ask came then: that shape is so much more common here."""
+        if ask.gpus:
+            self._facts_stale |= self.typicals.count(ask, at)
 
     def dequeue(self, job_id: str) -> None:
         self.waiting.remove(job_id)
@@ -258,10 +270,16 @@ class Cluster(Capacity):
             # The plan came to a job all of whose promised nodes are ready, and promised it nothing: others are ahead.
             others = {job for job in others if not self._all_there(self.told[job])}
         self.told = {job: self.told[job] for job in others} | self.promises
+        self.guard.promised(self.promises.values())
         if more:
             # What got better or worse still has to be looked at by the next plan.
             return
         self.promised_at, self.promised_before, self.promised_when = as_of or self.moment
+
+    def know_typical(self, data: TypicalData) -> None:
+        """Goes on from the common shapes of another picture."""
+        self.typicals.restore(data)
+        self._facts_stale = True
 
     def remember(self, told: Iterable[Promise]) -> None:
         """What jobs were told before this picture was built."""
@@ -271,36 +289,20 @@ class Cluster(Capacity):
         rows = [self.rows.get(place.node) for place in promise.placements]
         return all(row is not None and self.table.healthy[row] for row in rows)
 
+    def guessed(self, promise: Promise) -> bool:
+        """Whether a job in that room has a limit that it is not planned by."""
+        jobs = (job for place in promise.placements for job in self.on_node.get(place.node, ()))
+        return any(self.holdings[job].limit_s is not None for job in jobs)
+
     @property
     def moment(self) -> Moment:
         """Counters that tell whether anything got better or worse since."""
         return Moment(self.future.slack, self.future.setbacks, self.future.changes)
 
-    def book(self, reservation: Reservation) -> None:
-        self.bookings[reservation.name] = reservation
-        self.future.setbacks += 1
-        self._end_with(reservation.name)
-
-    def unbook(self, name: str) -> None:
-        if self.bookings.pop(name, None) is not None:
-            self.future.slack += 1
-            self._end_with(name)
-
-    def closing(self, ask: Ask, now: float) -> Reservation | None:
-        """The ask's reservation, when its end is so near that a job started in it would be told to leave at once."""
-        reservation = self.booked(ask.reservation, now)
-        return reservation if reservation is not None and now >= reservation.until - ask.leave_s else None
-
-    def _end_with(self, name: str) -> None:
-        """Jobs of a reservation end when it does."""
-        for holding in [holding for holding in self.holdings.values() if holding.reservation == name]:
-            self.future.release(holding.job, holding.placements)
-            self.future.hold(holding.job, holding.placements, self._end_of(holding))
-
-    def _end_of(self, holding: Holding) -> float:
-        at = inf if holding.ends_at is None else holding.ends_at
-        booked = self.bookings.get(holding.reservation) if holding.reservation else None
-        return at if booked is None else min(at, booked.until)
+    def ends_at(self, job_id: str) -> float | None:
+        """When a job that runs is planned to have ended; None where that is not known."""
+        at = self.future.ends_at(job_id)
+        return None if at == inf else at
 
     def outlive(self, job_id: str, now: float) -> None:
         """The job runs beyond its estimate: plans go by a corrected one from now on."""
@@ -369,6 +371,11 @@ class Cluster(Capacity):
         """Time goes on: jobs that run beyond their estimate get a new one. For the owner of this picture, before it
         plans by it; cycles and questions leave the time alone."""
         self.pauses.now = now
+        self.waiting.lapse(now)
+        if self.guard.switched(self.profile.backfill, now):
+            self.waiting.run_times.by_likely = self.guard.since is None and self.waiting.run_times.holds_likely
+            self._all_end_anew()
+        self.future.slack += self._renewal.go_on(self.waiting, self.predictor, self.backlog, now)
         for job_id in self.future.overdue(now):
             self.outlive(job_id, now)
 
@@ -378,16 +385,7 @@ class Cluster(Capacity):
         if not self._facts_stale:
             return
         self._facts_stale = False
-        table = self.table
-        exists = table.exists
-        facts = ClusterFacts(
-            self._typicals.top(),
-            float(table.gpu_hour[exists].max(initial=0.0)),
-            float(table.cpu_hour[exists].max(initial=0.0)),
-            float(table.gpu_watts[exists].max(initial=0.0)),
-            float(table.network_gbps[exists].max(initial=0.0)),
-            float(table.memory_gib_hour[exists].max(initial=0.0)),
-        )
+        facts = facts_of(self.table, self.typicals)
         if facts != self.evaluations.facts:
             self.evaluations.facts = facts
             self.evaluations.forget()

@@ -7,7 +7,7 @@ from ares.core.schedule.plan import Plan
 from ares.core.schedule.trial import Trial
 
 # Actions that look at every running job: too dear for every cycle of a busy cluster.
-DISRUPTIVE = frozenset({"shrink", "reclaim", "preempt"})
+DISRUPTIVE = frozenset({"shrink", "reclaim", "preempt", "rotate"})
 
 
 def cycle(
@@ -29,7 +29,7 @@ def cycle(
     cluster.prepare()
     if budget is not None:
         budget.begin()
-    trial = Trial(cluster, profile, now, keep, tells or not DISRUPTIVE.isdisjoint(profile.actions), budget)
+    trial = Trial(cluster, profile, now, keep, tells or (not gentle and _may_disrupt(cluster, now)), budget)
     for name in profile.actions:
         if gentle and name in DISRUPTIVE:
             continue
@@ -40,3 +40,18 @@ def cycle(
     if budget is not None:
         budget.end()
     return trial.plan()
+
+
+def _may_disrupt(cluster: Cluster, now: float) -> bool:
+    """Whether a running job could have to make room for one that waits: then the jobs left out matter."""
+    profile, running = cluster.profile, [level for level, count in cluster.preemptible.items() if count]
+    if cluster.elastic and "shrink" in profile.actions:
+        return True
+    if not running or DISRUPTIVE.isdisjoint(profile.actions):
+        return False
+    if "rotate" in profile.actions and cluster.yields.due(now):
+        return True
+    if any(share.soft for share in profile.shares.values()):
+        return True
+    yields_to = max(running) - profile.preemption.gap
+    return any(job_class.key.level <= yields_to for job_class in cluster.waiting.active.values())

@@ -5,9 +5,11 @@ from math import inf
 
 from msgspec.structs import replace
 
+from ares.core.ask import asks_of
 from ares.core.capacity.capacity import Reserved
 from ares.core.capacity.holding import held_by, holding
 from ares.core.forecast.estimate import run_time
+from ares.core.lifecycle.owners import is_away
 from ares.core.lifecycle.ranks import held, holds
 from ares.core.queue.order import account_of
 from ares.core.queue.usage import CPUS_PER_GPU, weighed
@@ -19,6 +21,12 @@ from ares.model.state import BOUND, TERMINAL, JobState, Placement
 
 def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: JobSpec | None, now: float) -> None:
     """The job's record was `before` when the picture last heard of it. Without a specification it is not placed."""
+    if is_away(state):
+        # A cluster of the federation has it.
+        cluster.dequeue(state.id)
+        cluster.release(state.id)
+        return
+    before = _seen_here(before)
     if state.phase == "PENDING":
         # States between two updates may never be seen here: the job may have run in the meantime.
         moved = before is not None and before.updates != state.updates
@@ -30,6 +38,9 @@ def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: Job
             cluster.enqueue(state, spec)
     elif before is None or before.phase == "PENDING":
         cluster.dequeue(state.id)
+        if before is None and spec is not None and spec.resources.gpus:
+            # Submitted before this picture was made: its shape is one of those that are common here.
+            cluster.count_shape(asks_of(spec, state.tenant)[0], state.submitted_at)
     if not holds(state):
         cluster.release(state.id)
     elif spec is not None:
@@ -41,6 +52,11 @@ def follow(cluster: Cluster, before: JobState | None, state: JobState, spec: Job
         cluster.reserve(state.id, Reserved(state.hold, state.evicting, state.alternative))
     if cluster.metered and (before is None or _metered(before) != _metered(state)):
         count_use(cluster, before, state, now)
+
+
+def _seen_here(before: JobState | None) -> JobState | None:
+    """A job that comes back from a cluster of the federation is as a new one."""
+    return None if before is None or is_away(before) else before
 
 
 def _hold(cluster: Cluster, state: JobState, spec: JobSpec) -> None:
@@ -74,11 +90,14 @@ def throttle(cluster: Cluster, array: str, limit: int | None, tasks: Iterable[tu
 
 def planned_s(cluster: Cluster, state: JobState, spec: JobSpec, placements: tuple[Placement, ...]) -> float | None:
     """How long the waiting job will hold its resources: settled when queued, unless it depends on the GPU model."""
-    runs_s = cluster.waiting.runs_of(state.id)
+    runs_s = cluster.waiting.run_times.planned(state.id)
     if runs_s < inf and not spec.expected_runtimes_s:
         return runs_s
     estimate = cluster.predictor.estimate(spec, account_of(state), _gpu_model(cluster, placements))
-    return None if estimate is None else estimate.hold_s
+    if estimate is None:
+        return None
+    likely = cluster.waiting.run_times.holds_likely and spec.time_limit_s is not None
+    return estimate.seconds if likely else estimate.hold_s
 
 
 def _gpu_model(cluster: Cluster, placements: tuple[Placement, ...]) -> str | None:

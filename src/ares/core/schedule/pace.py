@@ -1,8 +1,9 @@
 """Which jobs start now, and on which GPU, where jobs say how long they run on which model.
 
 All of these jobs are put in line before the GPUs: jobs with a deadline by their latest start, then the longest
-first. Each goes where it adds the least to the total time and makes no other job late. The first in line before a
-free GPU starts there; the others wait, for a better GPU or for their turn.
+first. Each goes where it adds the least to the total time and makes no other job late; of the places where a job
+meets its deadline, to the cheapest one, now or later. The first in line before a free GPU starts there; the others
+wait, for a better GPU or for their turn.
 """
 
 from collections import deque
@@ -13,8 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ares.core.ask import Ask
-from ares.core.capacity.node_table import Floats, Ints, NodeTable
+from ares.core.capacity.node_table import Bools, Floats, Ints, NodeTable
 from ares.core.forecast.estimate import runs_on
+
+# Prices that differ by less are the same: they are products.
+_SAME = 1 + 1e-9
+# A job that waits for a cheaper GPU keeps this part of the time till its deadline: estimates are not exact.
+_RESERVE = 0.1
 
 
 class PacedRunner(NamedTuple):
@@ -36,6 +42,8 @@ class Gpus(NamedTuple):
     free_at: Floats
     sort: Ints
     runs_s: Floats
+    # By sort: what a GPU of it costs in an hour.
+    price_hour: Floats
 
 
 class PacedSlot(NamedTuple):
@@ -60,6 +68,8 @@ class PacedJob(NamedTuple):
     instead: tuple[str, float] | None
     # The job starts on a GPU that another job has later, and ends by then.
     slips_in: bool = False
+    # It would cost more there, and the job meets its deadline here.
+    cheaper: bool = False
 
 
 class _Put(NamedTuple):
@@ -80,7 +90,7 @@ def pace(runners: Sequence[PacedRunner], gpus: Gpus, now: float) -> dict[str, Pa
         return (inf if hopeless else runner.latest_start), -float(best[runner.kind]), runner.job
 
     for runner in sorted(runners, key=turn):
-        lines.insert(runner)
+        lines.insert(runner, now)
     lines.use_idle(now)
     return lines.slots()
 
@@ -106,20 +116,28 @@ class _GpuQueues:
         self._slack: Floats = np.full((rows, 2), inf)
         self._kind: Ints = np.full((rows, 2), -1, np.int64)
         self._weight: Floats = np.zeros((rows, 2))
+        # Jobs that meet their deadline there.
+        self._dated: Bools = np.zeros((rows, 2), np.bool_)
         for sort in range(len(self._unused)):
             self._open(sort)
 
-    def insert(self, runner: PacedRunner) -> None:
-        """Puts the job where it adds the least: in time if that can be, else where it makes no other job late."""
+    def insert(self, runner: PacedRunner, now: float) -> None:
+        """Puts the job where it adds the least: in time if that can be, where it costs least; else where it makes no
+        other job late."""
         lines = len(self._of)
         runs = self._gpus.runs_s[runner.kind][self._sort[:lines]][:, None]
         with np.errstate(invalid="ignore"):
             ends = self._begin[:lines] + runs
             cost = runner.weight * ends + runs * self._behind[:lines]
+            money = runs * self._gpus.price_hour[self._sort[:lines]][:, None]
         allowed = np.isfinite(ends) & (runs <= self._slack[:lines])
         in_time = allowed & (ends <= runner.deadline)
         late = not in_time.any()
         cost = np.where(allowed if late else in_time, cost, inf)
+        if not late and runner.deadline < inf:
+            sure = (self._begin[:lines] <= now) | (ends <= runner.deadline - _RESERVE * (runner.deadline - now))
+            money = np.where(in_time & sure, money, inf)
+            cost = np.where(money <= money.min(initial=inf) * _SAME, cost, inf)
         if not cost.size or not np.isfinite(cost).any():
             return
         line, at = divmod(int(cost.argmin()), cost.shape[1])
@@ -139,7 +157,12 @@ class _GpuQueues:
         there = kinds >= 0
         runs = self._gpus.runs_s[kinds, self._sort[:lines][:, None]]
         with np.errstate(invalid="ignore"):
-            mine = np.where(there, began + runs - now - self._gpus.runs_s[kinds, self._sort[line]], 0.0)
+            runs_there = self._gpus.runs_s[kinds, self._sort[line]]
+            mine = np.where(there, began + runs - now - runs_there, 0.0)
+            money = runs * self._gpus.price_hour[self._sort[:lines]][:, None]
+            money_there = runs_there * self._gpus.price_hour[self._sort[line]]
+            # What a job with a deadline saves by waiting is not spent to end sooner than it has to.
+            mine = np.where(self._dated[:lines, :-1] & (money_there > money * _SAME), 0.0, mine)
             gains = np.where(mine > 0.0, self._weight[:lines, :-1] * mine + runs * self._behind[:lines, 1:], 0.0)
         other, at = divmod(int(gains.argmax()), gains.shape[1])
         if gains[other, at] <= 0.0:
@@ -181,10 +204,11 @@ class _GpuQueues:
             self._widen()
         begin, behind, slack = self._begin[line], self._behind[line], self._slack[line]
         begin[1:], behind[:], slack[:] = inf, 0.0, inf
-        self._kind[line], self._weight[line] = -1, 0.0
+        self._kind[line], self._weight[line], self._dated[line] = -1, 0.0, False
         for at, put in enumerate(puts):
             begin[at + 1] = begin[at] + self._gpus.runs_s[put.runner.kind, sort]
             self._kind[line, at], self._weight[line, at] = put.runner.kind, put.runner.weight
+            self._dated[line, at] = put.runner.deadline < inf and not put.late
         for at in range(count - 1, -1, -1):
             put = puts[at]
             behind[at] = behind[at + 1] + put.runner.weight
@@ -197,6 +221,7 @@ class _GpuQueues:
         self._slack = np.concatenate([self._slack, np.full(more, inf)], axis=1)
         self._kind = np.concatenate([self._kind, np.full(more, -1, np.int64)], axis=1)
         self._weight = np.concatenate([self._weight, np.zeros(more)], axis=1)
+        self._dated = np.concatenate([self._dated, np.zeros(more, np.bool_)], axis=1)
 
 
 # ---- GPU models that a job with run times by model could run on: on one of them, or on several as they come.

@@ -13,7 +13,7 @@ from ares.core.capacity.node_slice import NodeSlice
 from ares.core.capacity.node_table import Bools
 from ares.core.capacity.rule import Filter, Miss
 from ares.core.queue.factors import FACTORS
-from ares.core.schedule.filters import FILTERS, isolation, power, spot
+from ares.core.schedule.filters import FILTERS, isolation, pods, power, spot
 from ares.core.schedule.scorers import SCORERS
 from ares.core.schedule.scorers.row_score import RowScores
 from ares.model.profile import Profile, Weight
@@ -33,7 +33,7 @@ def rules_of(profile: Profile, cut: Mapping[str, str] = MappingProxyType({})) ->
     # What pools declare holds under every profile, whatever filters it names.
     spots = (("spot", spot.FILTER),) if any(pool.spot for pool in pools.values()) else ()
     # So does the isolation that tenants ask for, also under profiles stored before there was such a filter.
-    before = (("isolation", isolation.FILTER), *spots)
+    before = (("isolation", isolation.FILTER), ("pods", pods.FILTER), *spots)
     after = (("power", power.FILTER),) if caps else ()
     filters = (*before, *((name, _filter(name, cut)) for name in profile.filters), *after)
     scorers = tuple(

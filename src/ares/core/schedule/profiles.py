@@ -9,9 +9,11 @@ import msgspec
 from ares.core.queue.factors import BY_RUN_TIME, SETTLED
 from ares.core.schedule.actions import ACTIONS
 from ares.core.schedule.plugins import UnknownName, check
+from ares.model.cluster import RoutingPolicy
 from ares.model.profile import (
     BackfillPolicy,
     EnergyPolicy,
+    IdlePolicy,
     OrderPolicy,
     Pool,
     PredictionPolicy,
@@ -29,7 +31,8 @@ _BOUNDS = {">=": "at least", "<=": "at most"}
 _KEYS = (
     "weight.SCORER", "order.FIELD", "order.primary.FACTOR", "order.secondary.FACTOR", "preemption.FIELD",
     "backfill.FIELD", "prediction.FIELD", "shares.PATH.weight", "shares.PATH.hard.gpu", "shares.PATH.soft.cpu",
-    "pools.POOL.FIELD", "energy.cpu_watts", "energy.gpu_watts.MODEL",
+    "pools.POOL.FIELD", "energy.cpu_watts", "energy.gpu_watts.MODEL", "idle.FIELD", "currency",
+    "routing.FIELD", "routing.tenant_money_s.TENANT", "routing.priority_money_s.PRIORITY",
     "slas.NAME.FIELD", "licences.NAME", "filters", "actions", "max_placements_per_cycle",
 )  # fmt: skip
 
@@ -254,6 +257,30 @@ def _energy(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> 
         _field(energy, EnergyPolicy, "energy", rest, value)
 
 
+def _routing(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
+    field, _, name = rest.partition(".")
+    routing: dict[str, Any] = plain.setdefault("routing", {})
+    whose = _MONEY.get(field)
+    if whose is None:
+        _field(routing, RoutingPolicy, "routing", rest, value)
+    elif name:
+        _entry(routing.setdefault(whose, {}), name, value)
+    elif value:
+        raise BadSetting(
+            f"routing.{field}: say whose, such as routing.tenant_money_s.acme or routing.priority_money_s.HIGH"
+        )
+    else:
+        routing.pop(whose, None)
+
+
+def _idle(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
+    _field(plain.setdefault("idle", {}), IdlePolicy, "idle", rest, value)
+
+
+def _currency(plain: dict[str, Any], _profile: Profile, _rest: str, value: str) -> None:
+    _entry(plain, "currency", value)
+
+
 def _licence(plain: dict[str, Any], _profile: Profile, rest: str, value: str) -> None:
     _entry(plain.setdefault("licences", {}), rest, value)
 
@@ -278,6 +305,10 @@ def _field(plain: dict[str, Any], kind: type[msgspec.Struct], where: str, name: 
     _entry(plain, known, value)
 
 
+_MONEY = {
+    "tenant_money_s": "tenantMoneyS", "tenantMoneyS": "tenantMoneyS",
+    "priority_money_s": "priorityMoneyS", "priorityMoneyS": "priorityMoneyS",
+}  # fmt: skip
 _HANDLERS: dict[str, Callable[[dict[str, Any], Profile, str, str], None]] = {
     "weight": _weight,
     "order": _order,
@@ -288,10 +319,13 @@ _HANDLERS: dict[str, Callable[[dict[str, Any], Profile, str, str], None]] = {
     "pools": _pool,
     "slas": _sla,
     "energy": _energy,
+    "idle": _idle,
+    "routing": _routing,
+    "currency": _currency,
     "licences": _licence,
     "filters": _names("filters"),
     "actions": _names("actions"),
     "max_placements_per_cycle": _limit,
     "maxPlacementsPerCycle": _limit,
 }
-_WHOLE = frozenset({"filters", "actions", "max_placements_per_cycle", "maxPlacementsPerCycle"})
+_WHOLE = frozenset({"currency", "filters", "actions", "max_placements_per_cycle", "maxPlacementsPerCycle"})

@@ -1,11 +1,14 @@
-"""The room of promised gangs: a promise holds so much of it at a time, and not particular nodes."""
+"""The room of promised jobs: a promise holds so much of it at a time; one that slipped stays where it is."""
 
+from bisect import bisect_left
 from math import inf
 
 from msgspec.structs import replace
 
+from ares.api.decisions import Promise
+from ares.core.capacity.bookings import claim_of
 from ares.core.capacity.claims import Claim
-from ares.core.schedule.slot import same_time
+from ares.core.schedule.slot import Slot, same_time
 from ares.core.schedule.trial import Trial
 
 
@@ -30,3 +33,17 @@ def choose_again(trial: Trial) -> None:
             continue
         trial.claims.add(Claim(job, promise.start, until, taken))
         trial.promises[job] = replace(promise, placements=trial.placements(taken))
+
+
+def in_its_room(trial: Trial, told: Promise, runs_s: float) -> Slot | None:
+    """When the promised room of the job is free. A promise that slipped stays there: room is kept as it comes free.
+    A job that moved to wherever jobs are thought to end sooner, again and again, might never have all of it."""
+    claims, now = trial.claims, trial.now
+    claim = claim_of(trial.cluster, told)
+    if claim is None:
+        return None
+    rows = {allocation.row for allocation in claim.taken}
+    ends = (shift.at for row in rows for shift in claims.shifts(row) if shift.sign > 0)
+    times = [now, *sorted({at for at in ends if now < at < inf})]
+    at = bisect_left(times, True, key=lambda at: claims.has_room(claim._replace(start=at, until=at + runs_s)))
+    return Slot(times[at], claim.taken) if at < len(times) else None

@@ -1,6 +1,7 @@
 """A quick look at whether a job could have room now: most jobs behind the first that waits could not."""
 
 from collections.abc import Iterable
+from itertools import chain
 
 from ares.core.ask import Ask
 from ares.core.queue.waiting import JobClass
@@ -8,6 +9,8 @@ from ares.core.schedule.trial import Trial
 
 # CPU and memory, and thousandths of GPUs.
 _Most = tuple[int, int, int]
+# Of more jobs than this the least is not looked for.
+_LINE_MAX = 256
 
 
 def may_have_room(asks: Iterable[Ask], most: _Most) -> bool:
@@ -29,6 +32,8 @@ class QuickLook:
         self._most: dict[tuple[float, str], _Most] = {}
         # With nothing hidden, when it was first asked for: within a cycle no row gets more.
         self._at_most: _Most | None = None
+        # By class: the least that its jobs take, where that was asked for.
+        self._shortest: dict[int, float] = {}
 
     def again(self) -> None:
         """Something was placed, or is claimed."""
@@ -44,6 +49,19 @@ class QuickLook:
             if enough and (not ask.gpus or ask.gpus_milli <= gpu):
                 return True
         return False
+
+    def shortest(self, job_class: JobClass) -> float:
+        """What no job of the class takes less than, as it is now: what the class itself says may be of a job that has
+        left since, or of one that is by now taken to run longer."""
+        if len(job_class.line) > _LINE_MAX:
+            return job_class.shortest_s
+        found = self._shortest.get(job_class.id)
+        if found is None:
+            waiting = self._trial.waiting
+            jobs = job_class.line.jobs(0, _LINE_MAX)
+            gaps = (gap_s for job in jobs if (gap_s := waiting.gap_of(job)) is not None)
+            found = self._shortest[job_class.id] = min(chain(map(waiting.runs_of, jobs), gaps))
+        return found
 
     def too_large(self, job_class: JobClass) -> bool:
         """Whether no row has as much as any alternative asks for, however short the job is."""

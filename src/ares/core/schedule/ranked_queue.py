@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ares.core.queue.factors import FACTORS, STATIC, JobFacts
+from ares.core.queue.factors import BY_CLASS, FACTORS, STATIC, Factor, JobFacts
 from ares.core.queue.factors.factor import Floats, Ints
 from ares.core.queue.heads import about, estimable
 from ares.core.queue.kept_turns import Bools, kept_turns
@@ -17,6 +17,10 @@ from ares.core.queue.waiting import JobClass, facts_of
 from ares.core.schedule.trial import Trial
 
 _AT_ONCE = 256
+# Terms of the primary and of the secondary rank.
+_Terms = tuple[list[float], list[float]]
+_NO_TERMS: _Terms = ([], [])
+_Weighted = list[tuple[float, Factor]]
 # The first three of a key, or less, and the class.
 _Bound = tuple[float, bool, float, float, int]
 # (minus what the primary rank counts in line, whether after jobs that count as much, minus primary rank, minus
@@ -32,14 +36,16 @@ class RankedClass:
     index: int
     # How many of its jobs are dealt with: the first of the line.
     done: int = 0
-    # For the next job: its number in line, its place, what its rank is made from, and the weighted factors that stay
-    # as they are.
+    # Weighted factors that are the same for all of its jobs, and stay as they are.
+    lasting: _Terms | None = None
+    # The same that move, and how many jobs had been placed then.
+    moving: _Terms = _NO_TERMS
+    moved_at: int = -1
+    # For the next job: its number in line, its place, what its rank is made from, and its own weighted factors.
     ranked: int = -1
     place: Place = field(init=False)
     facts: JobFacts = field(init=False)
-    lasting: tuple[list[float], list[float]] = field(init=False)
-    # The key that the factors that move made, and what they said.
-    moved: tuple[list[float], list[float]] | None = None
+    own: _Terms = _NO_TERMS
     key: "_Key" = field(init=False)
 
     @property
@@ -80,13 +86,11 @@ class RankedQueue:
         self._placed = trial.dealt_with
         self._order = order = trial.profile.order
         self._shares = trial.shares
-        sums = (order.primary, order.secondary)
-        self._lasting = [
-            [(factor.weight, FACTORS[factor.name]) for factor in each if factor.name in STATIC] for each in sums
-        ]
-        self._moving = [
-            [(factor.weight, FACTORS[factor.name]) for factor in each if factor.name not in STATIC] for each in sums
-        ]
+        names = {factor.name for factor in (*order.primary, *order.secondary)}
+        # Factors that stay as they are, those that move, and those that each job of a class has its own of.
+        self._lasting = self._weighted(names & STATIC & BY_CLASS)
+        self._moving = self._weighted(names - STATIC)
+        self._own = self._weighted((names & STATIC) - BY_CLASS)
         self._fixed = not any(self._moving)
         self._kept = kept_turns(trial.waiting, trial.cluster.promises, trial.profile, trial.shares, trial.now)
         self._turns: list[RankedClass] = []
@@ -96,6 +100,13 @@ class RankedQueue:
         self._next: list[_Bound] = []
         self._left = 0
         self._line_up()
+
+    def _weighted(self, names: set[str]) -> tuple[_Weighted, _Weighted]:
+        first, second = (
+            [(factor.weight, FACTORS[factor.name]) for factor in each if factor.name in names]
+            for each in (self._order.primary, self._order.secondary)
+        )
+        return first, second
 
     def _line_up(self) -> None:
         trial = self._trial
@@ -180,7 +191,10 @@ class RankedQueue:
                 continue
             yield turn.job, turn.job_class
             turn.done += 1
-            self.go_on(turn)
+            if turn.job_class.id in closed:
+                self.end()
+            else:
+                self.go_on(turn)
 
     def _skip(self, turn: RankedClass) -> bool:
         """Goes on to the next job that is not dealt with; False when there is none."""
@@ -191,26 +205,28 @@ class RankedQueue:
         return turn.done < count
 
     def _key(self, turn: RankedClass) -> _Key:
-        """The rank as in `factors.rank`; what cannot change within the cycle is computed once for each job."""
-        order, shares, now = self._order, self._shares, self._trial.now
+        """The rank as in `factors.rank`; what cannot change within the cycle is computed once for each class or job."""
+        if turn.ranked == turn.done and turn.moved_at == self._shares.taken:
+            return turn.key
         if turn.ranked != turn.done:
-            place = turn.place = turn.job_class.line.nth(turn.done)
-            facts = turn.facts = facts_of(place, turn.job_class.key)
-            first, second = self._lasting
-            turn.lasting = (
-                [weight * of(facts, shares, order, now) for weight, of in first],
-                [weight * of(facts, shares, order, now) for weight, of in second] if second else [],
-            )
-            turn.ranked, turn.moved = turn.done, None
-        facts, (first, second) = turn.facts, self._moving
-        moved = (
+            turn.place = turn.job_class.line.nth(turn.done)
+            turn.facts = facts_of(turn.place, turn.job_class.key)
+            turn.own, turn.ranked = self._terms(self._own, turn.facts), turn.done
+        if turn.lasting is None:
+            turn.lasting = self._terms(self._lasting, turn.facts)
+        if turn.moved_at != self._shares.taken:
+            turn.moving = self._terms(self._moving, turn.facts)
+            turn.moved_at = self._shares.taken
+        (first, second), (first_own, second_own), (first_moving, second_moving) = turn.lasting, turn.own, turn.moving
+        primary, secondary = fsum(first + first_own + first_moving), fsum(second + second_own + second_moving)
+        counts, after = self._kept.within(job_of(turn.place), turn.facts, primary)
+        turn.key = -counts, after, -primary, -secondary, turn.place, turn.index
+        return turn.key
+
+    def _terms(self, weighted: tuple[_Weighted, _Weighted], facts: JobFacts) -> _Terms:
+        first, second = weighted
+        order, shares, now = self._order, self._shares, self._trial.now
+        return (
             [weight * of(facts, shares, order, now) for weight, of in first],
             [weight * of(facts, shares, order, now) for weight, of in second] if second else [],
         )
-        if turn.moved == moved:
-            return turn.key
-        turn.moved = moved
-        primary, secondary = fsum(turn.lasting[0] + moved[0]), fsum(turn.lasting[1] + moved[1])
-        counts, after = self._kept.within(job_of(turn.place), facts, primary)
-        turn.key = -counts, after, -primary, -secondary, turn.place, turn.index
-        return turn.key

@@ -26,8 +26,8 @@ from ares.model.state import Placement
 
 
 def countable(cluster: Cluster, ask: Ask) -> bool:
-    """Whether counting CPUs, memory and whole GPUs tells what there is room for."""
-    if ask.devices or ask.numa != "none" or cluster.table.power is not None:
+    """Whether counting CPUs, memory and whole GPUs tells what there is room for, but for power."""
+    if ask.devices or ask.numa != "none":
         return False
     if not ask.gpus:
         return True
@@ -275,7 +275,7 @@ def _at(cluster: Cluster, txn: Transaction, claims: Claims, row: int, start: flo
 def _gang(
     cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, rows: Ints, now: float, runs_s: float
 ) -> Slot | None:
-    if len(rows) > _FEW and countable(cluster, ask):
+    if len(rows) > _FEW and cluster.table.power is None and countable(cluster, ask):
         return _gang_by_columns(cluster, txn, claims, ask, rows, now, runs_s)
     levels, special = {row: NodeTimeline(cluster.table, row, ask) for row in rows.tolist()}, claims.rows()
     ends: list[tuple[float, int, CapacityChange]] = []
@@ -340,7 +340,8 @@ def _by_columns_at(
 def same_time(
     cluster: Cluster, txn: Transaction, claims: Claims, ask: Ask, start: float, until: float, now: float
 ) -> tuple[Allocation, ...] | None:
-    """Room for a gang from that time on, as things are now: it may be on other nodes than it was before."""
+    """Room for a gang from that time on, as things are now: it may be on other nodes than it was before. Counting tells
+    where to look; what is found is below power caps, or is nothing."""
     if not countable(cluster, ask):
         return None
     claims.lift()

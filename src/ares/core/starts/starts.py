@@ -138,7 +138,7 @@ class Starts:
         """The start once the jobs ahead have what they need."""
         cluster, now = self._cluster, self._now
         runs = cluster.predictor.estimate(spec, account_of(state))
-        runs_s = inf if runs is None else runs.hold_s
+        runs_s = cluster.waiting.run_times.held_s(runs, spec)
         # Where run times differ by GPU model, room at once may be the slower way.
         if not key.asks[0].runs and (found := self._at_once(key, runs_s, ahead)) is not None:
             return Course(now, runs, "there is room now", found)
@@ -241,7 +241,7 @@ class Starts:
         with self._with_claims(claims) as trial:
             for ask, model in _asks(self._cluster, key):
                 runs = self._cluster.predictor.estimate(spec, account_of(state), model)
-                opening = _opening(trial, key, ask, inf if runs is None else runs.hold_s)
+                opening = _opening(trial, key, ask, self._cluster.waiting.run_times.held_s(runs, spec))
                 if isinstance(opening, str):
                     why = why or opening
                     continue

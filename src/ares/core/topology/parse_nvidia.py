@@ -125,13 +125,21 @@ def read_xml(text: str) -> Element | None:
 
 
 def parse_use(said: str) -> dict[int, GpuReading]:
-    """Lines of index, per cent and MiB. What a driver calls [N/A] is not told."""
+    """Lines of index, per cent, MiB, watts and degrees. What a driver calls [N/A] is not told: without one of the first
+    three the whole line, without one of the others that one."""
     found = dict[int, GpuReading]()
     for line in said.splitlines()[:_GPUS_MAX]:
         parts = [part.strip() for part in line.split(",")]
-        if len(parts) != 3 or not all(re.fullmatch(r"\d{1,7}", part, re.ASCII) for part in parts):
+        if len(parts) < 3 or not all(re.fullmatch(r"\d{1,7}", part, re.ASCII) for part in parts[:3]):
             continue
-        index, busy, memory = map(int, parts)
+        index, busy, memory = map(int, parts[:3])
+        watts, celsius = (*parts[3:], "", "")[:2]
         if index < _GPUS_MAX:
-            found[index] = GpuReading(index=index, busy_percent=min(100, busy), memory_mib=memory)
+            found[index] = GpuReading(
+                index=index,
+                busy_percent=min(100, busy),
+                memory_mib=memory,
+                watts=float(watts) if re.fullmatch(r"\d{1,5}(\.\d{1,3})?", watts, re.ASCII) else None,
+                celsius=int(celsius) if re.fullmatch(r"-?\d{1,2}|[1-9]\d{2}", celsius, re.ASCII) else None,
+            )
     return found

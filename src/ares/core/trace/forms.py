@@ -1,5 +1,6 @@
 """A trace as other programs read it: OTLP's JSON, and the trace events of Chrome and Perfetto."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ares.api.telemetry.traces import JobTrace, SpanStatus, TraceSpan
@@ -10,12 +11,16 @@ _STATUS: dict[SpanStatus, int] = {"unset": 0, "ok": 1, "error": 2}
 _INTERNAL = 1
 
 
-def otlp(trace: JobTrace) -> dict[str, Any]:
+def otlp(*traces: JobTrace) -> dict[str, Any]:
     """One `ExportTraceServiceRequest`. What still lasts ends when it was looked at, and says so: OTLP has only spans
     that ended. Sent again later, the same ids are the same spans."""
-    resource = {"attributes": _attributes({"service.name": _SERVICE, "ares.tenant": trace.tenant})}
+    return {"resourceSpans": [_of_resource(trace) for trace in traces]}
+
+
+def _of_resource(trace: JobTrace) -> dict[str, Any]:
+    resource = {"attributes": otlp_attributes({"service.name": _SERVICE, "ares.tenant": trace.tenant})}
     spans = [_otlp_span(trace, span) for span in trace.spans]
-    return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": {"name": _SERVICE}, "spans": spans}]}]}
+    return {"resource": resource, "scopeSpans": [{"scope": {"name": _SERVICE}, "spans": spans}]}
 
 
 def _otlp_span(trace: JobTrace, span: TraceSpan) -> dict[str, Any]:
@@ -23,25 +28,26 @@ def _otlp_span(trace: JobTrace, span: TraceSpan) -> dict[str, Any]:
     facts |= {"ares.attempt": span.attempt} if span.attempt else {}
     facts |= {"ares.rank": span.rank} if span.rank is not None else {}
     facts |= {} if span.ended_at is not None else {"ares.in_flight": "true"}
-    facts |= {f"ares.{name}": fact for name, fact in span.attributes.items()}
+    # What a program says keeps its own names.
+    facts |= {name if span.label else f"ares.{name}": fact for name, fact in span.attributes.items()}
     return {
         "traceId": trace.trace_id,
         "spanId": span.span_id,
         **({"parentSpanId": span.parent_id} if span.parent_id else {}),
-        "name": span.name,
+        "name": span.label or span.name,
         "kind": _INTERNAL,
         "startTimeUnixNano": _nanoseconds(span.began_at),
         "endTimeUnixNano": _nanoseconds(max(span.began_at, trace.at) if span.ended_at is None else span.ended_at),
-        "attributes": _attributes(facts),
+        "attributes": otlp_attributes(facts),
         "links": [
-            {"traceId": link.trace_id, "spanId": link.span_id, "attributes": _attributes({"ares.why": link.why})}
+            {"traceId": link.trace_id, "spanId": link.span_id, "attributes": otlp_attributes({"ares.why": link.why})}
             for link in span.links
         ],
         "status": {"code": _STATUS[span.status], **({"message": span.message} if span.message else {})},
     }
 
 
-def _attributes(facts: dict[str, str | int | float]) -> list[dict[str, Any]]:
+def otlp_attributes(facts: Mapping[str, str | int | float]) -> list[dict[str, Any]]:
     return [{"key": key, "value": _value(fact)} for key, fact in facts.items()]
 
 
@@ -78,7 +84,7 @@ def _event(trace: JobTrace, span: TraceSpan) -> dict[str, Any]:
         "tid": span.rank + 1 if span.rank is not None else 0,
         "ts": round(span.began_at * 1e6),
         "dur": round((ended - span.began_at) * 1e6),
-        "name": span.name,
+        "name": span.label or span.name,
         "cat": _SERVICE,
         "args": {**facts, **span.attributes, **({"message": span.message} if span.message else {})},
     }

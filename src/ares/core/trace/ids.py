@@ -9,15 +9,16 @@ from ares.model.state import JobState
 # W3C trace context, version 00: the text kept in a job's record.
 _TRACEPARENT = re.compile(r"00-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-([0-9a-f]{2})", re.ASCII)
 _SAMPLED = "01"
+_ZEROS = bytes(16)
 
 
 def new_traceparent(drawn: bytes, parent: str = "") -> str:
     """`parent` itself when it is valid, so that the job's spans become its children; else a new, sampled trace by the
     16 bytes that were drawn for it. Its span is the job's own root, see `root_of`."""
-    if _TRACEPARENT.fullmatch(parent):
+    if parent and _TRACEPARENT.fullmatch(parent):
         return parent
     # All zeros means "invalid" in the format.
-    trace_id = drawn.hex() if any(drawn) else "1".zfill(32)
+    trace_id = drawn.hex() if drawn != _ZEROS else "1".zfill(32)
     return f"00-{trace_id}-{_own_root(trace_id)}-{_SAMPLED}"
 
 
@@ -33,25 +34,38 @@ class TracePlace:
     __slots__ = ("came_from", "flags", "parent_id", "root_id", "trace_id")
 
     def __init__(self, state: JobState) -> None:
-        given = _TRACEPARENT.fullmatch(state.trace)
-        trace_id, above, self.flags = given.groups() if given else (_digest(f"trace/{state.id}", 16), "", _SAMPLED)
-        self.trace_id, self.parent_id = trace_id, above
+        own, self.flags, begun_by, above = _own_trace(state)
+        self.trace_id, self.parent_id = own, above
         self.root_id = span_id(state.id, "", "job")
         self.came_from: tuple[str, str] | None = None
-        if state.array is not None or state.flow is not None:
-            # Thousands of jobs in one trace could not be looked at: each has its own, which names where it came from.
-            self.trace_id, self.parent_id = _digest(f"trace/{trace_id}/{state.id}", 16), ""
-            self.came_from = (trace_id, above) if above else None
+        if own != begun_by:
+            self.parent_id = ""
+            self.came_from = (begun_by, above) if above else None
         elif state.child_of is not None:
             self.parent_id = span_id(state.child_of.job, str(state.child_of.fence), "run")
-        elif above == _own_root(trace_id):
+        elif above == _own_root(own):
             self.root_id, self.parent_id = above, ""
 
 
 def run_traceparent(state: JobState, rank: int) -> str:
     """For the processes of one rank of the attempt that the state grants: what they record hangs below its run span."""
-    place = TracePlace(state)
-    return f"00-{place.trace_id}-{span_id(state.id, str(state.fence), 'run', rank)}-{place.flags}"
+    trace_id, flags, _, _ = _own_trace(state)
+    return f"00-{trace_id}-{span_id(state.id, str(state.fence), 'run', rank)}-{flags}"
+
+
+def trace_id_of(state: JobState) -> str:
+    """The trace of the job's own spans."""
+    return _own_trace(state)[0]
+
+
+def _own_trace(state: JobState) -> tuple[str, str, str, str]:
+    """The job's trace and its flags, then the trace and the span that were given with its submission."""
+    given = _TRACEPARENT.fullmatch(state.trace)
+    trace_id, above, flags = given.groups() if given else (_digest(f"trace/{state.id}", 16), "", _SAMPLED)
+    if state.array is None and state.flow is None:
+        return trace_id, flags, trace_id, above
+    # Thousands of jobs in one trace could not be looked at: each has its own, which names where it came from.
+    return _digest(f"trace/{trace_id}/{state.id}", 16), flags, trace_id, above
 
 
 def _own_root(trace_id: str) -> str:

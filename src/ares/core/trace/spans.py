@@ -37,17 +37,23 @@ def job_trace(
     decision: DecisionFacts | None = None,
     cluster: str = "",
     retried: JobState | None = None,
+    recorded: Sequence[TraceSpan] = (),
 ) -> JobTrace:
     """What still lasts has no end. `decision` is the newest of the job, where this replica has it; `retried` the job
-    that it repeats, where that is still kept."""
+    that it repeats, where that is still kept; `recorded` what its program told."""
     walk = _Walk(state, decision, cluster, retried)
     for event in sorted(events, key=lambda event: event.seq):
         walk.take(event)
-    # The whole before its parts.
-    spans = sorted(walk.spans(), key=lambda span: (span.began_at, span.name != "job"))
+    own = walk.spans()
+    # What a program says of itself never takes the place of what the ledger says.
+    known = {span.span_id for span in own}
+    inner = {span.span_id: span for span in recorded if span.span_id not in known}
+    # The whole before its parts; of too many, those of programs are left out first.
+    kept = [*own, *inner.values()][:SPANS_MAX]
+    spans = sorted(kept, key=lambda span: (span.began_at, span.name != "job"))
     return JobTrace(
         job=state.id, name=state.name, tenant=state.tenant, phase=state.phase, trace_id=walk.place.trace_id, at=now,
-        spans=tuple(spans[:SPANS_MAX]), left_out=max(0, len(spans) - SPANS_MAX),
+        spans=tuple(spans), left_out=len(own) + len(inner) - len(kept),
     )  # fmt: skip
 
 

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 # Crockford's base 32, and the index of an array task.
 _FULL_ID = re.compile(r"[0-9a-hjkmnp-tv-z]{16}(_\d+)?")
 _BEGINNING = re.compile(r"[0-9a-z_]{1,32}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+# No name is taken for an id, or the other way round, from here on.
+_CLEAR_LENGTH = 6
+_NAMED_MAX = 100
+_SHOWN_MAX = 8
 _COMPLETION_TIMEOUT_S = 0.7
 # A person waits at the terminal: fail quickly when no server answers. A stream that has begun is more patient.
 _PATIENT: dict[str, Any] = {"attempts": 60, "base_s": 0.25, "cap_s": 2.0}
@@ -55,19 +60,36 @@ def _acting(ctx: click.Context) -> _Acting:
 
 
 def find_job(client: "Sender", text: str) -> str:
-    """The full id of a job given by the beginning of its id."""
+    """The full id of a job given by the beginning of its id, or by a name that says which one is meant."""
     if _FULL_ID.fullmatch(text):
         return text
     from ares.edge.client.calls import calls
     from ares.edge.client.errors import AmbiguousJob, NotFound
 
     found = client.send(calls.resolve(text.lower())) if _BEGINNING.fullmatch(text.lower()) else ()
+    # So short a text may well be both: what is steered must not be another job than the one that is meant.
+    if not found or len(text) < _CLEAR_LENGTH:
+        found = (*found, *(job for job in _called(client, text) if job not in found))
     if not found:
-        raise NotFound(f"no job's id begins with {text!r}", code="not-found", fix="`ares jobs` lists the jobs")
+        what = f"no job's id begins with {text!r}, and none is called so"
+        raise NotFound(what, code="not-found", fix="`ares jobs` lists the jobs")
     first, *others = found
     if others and text not in found:
-        raise AmbiguousJob(f"{text!r} fits {', '.join(found)}")
+        shown = ", ".join(found[:_SHOWN_MAX]) + (" and others" if len(found) > _SHOWN_MAX else "")
+        raise AmbiguousJob(f"{text!r} fits {shown}")
     return text if others else first
+
+
+def _called(client: "Sender", name: str) -> tuple[str, ...]:
+    """Jobs and arrays of that name: those that have not ended, if there are any."""
+    if not _NAME.fullmatch(name):
+        return ()
+    from ares.edge.client.calls import calls
+    from ares.model.state import TERMINAL
+
+    named = client.send(calls.jobs({"name": name, "arrays": "whole", "limit": _NAMED_MAX})).jobs
+    live = [job for job in named if job.phase not in TERMINAL]
+    return tuple((job.array or job.id) for job in live or named)
 
 
 @contextmanager

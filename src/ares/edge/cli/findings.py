@@ -111,6 +111,8 @@ def of_server(checks: Mapping[str, str], now: float) -> list[Finding]:
         found.append(Finding("plugins", "warning", f"plugins {checks['plugins']}", "`ares plugins` says why"))
     if "planners" in checks and checks.get("leading") == "yes":
         found.append(_planners(checks))
+    if "objects" in checks:
+        found.append(_objects(checks))
     if "records_set_aside" in checks:
         text = f"{checks['records_set_aside']} records of the store cannot be read"
         found.append(Finding("records", "warning", text, "`ares verify` names them"))
@@ -139,6 +141,16 @@ def _planners(checks: Mapping[str, str]) -> Finding:
     if parts >= _PARTS_MIN and rate > _CONFLICTS_MAX:
         return Finding("planners", "warning", text, "set fewer planners, or more pools (docs/concepts/schedule.md)")
     return Finding("planners", "ok", text)
+
+
+def _objects(checks: Mapping[str, str]) -> Finding:
+    where, trouble, digests = (checks.get(name, "") for name in ("objects", "objects_trouble", "objects_digests"))
+    if trouble:
+        fix = "see objects.endpoint, objects.bucket and objects.credentials_file of the server; files wait until then"
+        return Finding("objects", "failed", f"files of jobs cannot be kept in {where}: {trouble}", fix)
+    if not digests.startswith("compares"):
+        return Finding("objects", "note", f"{where} {digests}", "nothing to do; writing costs a second read")
+    return Finding("objects", "ok", f"files of jobs are kept in {where}, which {digests}")
 
 
 def _disk(checks: Mapping[str, str]) -> Finding | None:

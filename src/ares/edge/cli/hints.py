@@ -27,7 +27,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "offer": "ares plan --gpus N -- COMMAND", "fleet": "ares nodes", "check": "ares doctor", "info": "ares doctor",
     "tail": "ares logs -f JOB", "log": "ares logs JOB", "stats": "ares top",
     "ssh": "ares exec -it JOB -- bash", "scp": "ares cp JOB:PATH LOCAL", "rsync": "ares cp JOB:PATH LOCAL",
-    "expose": "ares port-forward JOB PORT",
+    "expose": "ares port-forward JOB PORT", "notifications": "ares channel list", "notify": "ares channel set NAME",
+    "flows": "ares flow show FLOW", "workflow": "ares flow show FLOW", "accounting": "ares usage",
 }  # fmt: skip
 # Commands with a word behind them that says what is meant.
 PHRASES: Final[Mapping[tuple[str, str], str]] = {

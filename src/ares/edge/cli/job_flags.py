@@ -27,6 +27,9 @@ def read_job_file(name: str) -> dict[str, object]:
 
 
 def _mapping(name: str, read: Callable[[str], Any], data: bytes) -> dict[str, object]:
+    if data.startswith(b"#!"):
+        options = "; its #SBATCH lines are not read: say them as options" if b"\n#SBATCH" in data else ""
+        raise InvalidSpec(f"{name} is a script and no job file", fix=f"ares submit -- sh {name}{options}")
     try:
         value: object = read(data.decode())
     except ValueError as error:
@@ -96,6 +99,7 @@ QOS = ("guaranteed", "burstable", "best-effort")
 ISOLATION = ("any", "process", "sandbox")
 NETWORK = ("host", "none")
 UNMET = ("skip", "fail", "run")
+ON_PARTITION = ("stay", "move")
 # Flags that are keys of a job file, some under another name.
 _KEYS = {
     "name": "name", "cpus": "cpus", "memory": "memory", "gpus": "gpus", "gpu_model": "gpuModel",
@@ -103,7 +107,8 @@ _KEYS = {
     "min_ranks": "minRanks", "per_node": "perNode", "assembly": "assembly", "resize_signal": "resizeSignal",
     "topology": "topology", "numa": "numa", "qos": "qos", "licence": "licences", "team": "team",
     "tolerate": "tolerate", "require": "require", "prefer": "prefer", "near": "near", "away": "away",
-    "region": "residency", "input_": "inputs", "deadline": "deadline", "start_by": "startBy",
+    "region": "residency", "on_partition": "onPartition", "input_": "inputs", "deadline": "deadline",
+    "start_by": "startBy",
     "deadline_strict": "deadlineStrict", "sla": "sla", "runtime": "runtime", "runtime_on": "runtimeOn",
     "procs": "procs", "elastic": "elastic",
     "gap_min": "gapMin",
@@ -226,6 +231,11 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="What becomes of it when what it waits for cannot happen.  [default: skip]",
     ),
     # How it runs.
+    click.option(
+        "--on-partition",
+        type=click.Choice(ON_PARTITION),
+        help="When its cluster of a federation is cut off: stay, or end there and move.  [default: stay]",
+    ),
     click.option("--time", metavar="TIME", help="Wall-time limit: 90s, 2h, 1d12h."),
     click.option("--signal", metavar="NAME@TIME", help="Signal sent that long before the time limit: USR1@60s."),
     click.option("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL.  [default: 30s]"),
@@ -259,7 +269,12 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "Container image to run in: python:3.12, docker://HOST/NAME:TAG, oci-archive:FILE, docker-archive:FILE, "
         "oci:DIR, or dir:/DIR of its machine.",
     ),
-    _texts("--secret", "NAME[:ENV]", "A secret as a variable, or as a file with NAME:file=FILE."),
+    _texts(
+        "--secret",
+        "NAME[:ENV]",
+        "A secret as a variable, as a file with NAME:file=FILE, or as the account that fetches the image with "
+        "NAME:registry=HOST.",
+    ),
     click.option(
         "--isolation",
         type=click.Choice(ISOLATION),

@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 # Less than this is there before a bar could be read.
 _SHOWN_BYTES = 32 << 20
 _MIB = 1 << 20
+_LOOKED_AT_BYTES = 4096
 
 
 def directory(layers: Sequence[Mapping[str, object]]) -> "Path | None":
     """The directory to ship: the one named last, by a flag or in the job's file; otherwise the current one."""
     from ares.edge.client.ask import of_the_machine
-    from ares.edge.client.project.pack import default_directory, directory_of
 
     named = [layer["workdir"] for layer in layers if layer.get("workdir") is not None]
     if any(layer.get(key) is not None for layer in layers for key in ("chdir", "project")):
         return None
+    if named and of_the_machine(named[-1]):
+        return None
+    from ares.edge.client.project.pack import default_directory, directory_of
+
     if named:
-        return None if of_the_machine(named[-1]) else directory_of(str(named[-1]))
+        return directory_of(str(named[-1]))
     folder, why = default_directory()
     if why:
         click.echo(
@@ -40,6 +44,31 @@ def directory(layers: Sequence[Mapping[str, object]]) -> "Path | None":
             err=True,
         )
     return folder
+
+
+def refuse_bare_script(spec: "JobSpec", root: "Path") -> None:
+    """`ares submit job.sh`, as `sbatch job.sh`: a command is looked for in PATH, where a file of the project is not."""
+    import os
+    from shutil import which
+
+    from ares.edge.client.errors import InvalidSpec
+
+    name = spec.command[0] if spec.command else ""
+    script = root / name
+    if not name or "/" in name or spec.image is not None or which(name) or not script.is_file():
+        return
+    with script.open("rb") as file:
+        begin = file.read(_LOOKED_AT_BYTES)
+    first = begin.splitlines()[0].decode(errors="replace").split() if begin.startswith(b"#!") else []
+    by_name = "python" if name.endswith(".py") else "sh"
+    # Of `#!/bin/bash -e` and of `#!/usr/bin/env bash`.
+    words = [os.path.basename(word.removeprefix("#!")) for word in first if not word.startswith("-")]
+    program = words[1] if words[:1] == ["env"] and len(words) > 1 else words[0] if words else by_name
+    way = f"./{name}" if os.access(script, os.X_OK) and first else f"{program} {name}"
+    options = "; its #SBATCH lines are not read: say them as options" if b"\n#SBATCH" in begin else ""
+    raise InvalidSpec(
+        f"{printable(name)} is a file of the project and no command", fix=f"ares submit -- {printable(way)}{options}"
+    )
 
 
 def with_python(client: "Sender", spec: "JobSpec", layers: Sequence[Mapping[str, Any]], *, active: bool) -> "JobSpec":

@@ -1,7 +1,5 @@
 """Which replica to ask: any of them serves, so a client goes on with the next one when one is gone."""
 
-from random import choice
-
 from ares.edge.client.calls.calls import Reply
 from ares.edge.client.steps import Broken
 
@@ -14,7 +12,7 @@ class Addresses:
     def __init__(self, urls: tuple[str, ...]) -> None:
         self._urls = urls
         # By chance: the clients of a platform spread over its replicas without a load balancer.
-        self.current = choice(urls)
+        self.current = urls[0] if len(urls) == 1 else choice(urls)
 
     def order(self) -> tuple[str, ...]:
         """All of them, beginning with the current one."""
@@ -26,6 +24,13 @@ class Addresses:
         if self.current == url:
             order = self.order()
             self.current = order[1 % len(order)]
+
+
+def choice(urls: tuple[str, ...]) -> str:
+    # Imported where there is a choice: most commands know one address, and live shorter than the import.
+    from random import choice as any_of
+
+    return any_of(urls)
 
 
 class Tour:

@@ -12,13 +12,12 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx2
 
 from ares.api.deadlines import SlaBy, SlaView
-from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
+from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer, RouteSeen
 from ares.api.jobs import CheckpointList, JobDetail, LogLine, LogStream, OutputList, StreamedEvent, StreamedLog
 from ares.api.pools import PoolView
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.reservations import ReservationView
 from ares.api.telemetry.traces import JobTrace
-from ares.api.usage import By, UsageReport
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.ask import JobFields
 from ares.edge.client.calls import calls, operator, predictions
@@ -27,6 +26,7 @@ from ares.edge.client.calls.alerts import AsyncAlertMethods
 from ares.edge.client.calls.answers import JobRef, RefusedJob, Submitted, job_id
 from ares.edge.client.calls.audit import AsyncAuditMethods
 from ares.edge.client.calls.calls import Call, Reply
+from ares.edge.client.calls.costs import AsyncCostMethods
 from ares.edge.client.calls.crons import AsyncCronMethods
 from ares.edge.client.calls.datasets import AsyncDatasetMethods
 from ares.edge.client.calls.flows import AsyncFlowMethods
@@ -36,6 +36,7 @@ from ares.edge.client.calls.operator import AsyncMachineMethods
 from ares.edge.client.calls.policies import AsyncPolicyMethods
 from ares.edge.client.calls.projects import AsyncProjectMethods
 from ares.edge.client.calls.quotas import AsyncQuotaMethods
+from ares.edge.client.calls.reports import AsyncReportMethods
 from ares.edge.client.calls.secrets import AsyncSecretMethods
 from ares.edge.client.calls.steering import AsyncSteeringMethods
 from ares.edge.client.flows import Flows
@@ -45,7 +46,7 @@ from ares.edge.client.outputs import OnProgress, Saving, checkpoint_listing, cho
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
 from ares.edge.client.settings import Endpoint, discover
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send, Step
-from ares.edge.client.units import moment, seconds
+from ares.edge.client.units import moment
 from ares.model.job import JobSpec
 from ares.model.state import JobState, LedgerEvent, Phase
 
@@ -55,6 +56,7 @@ T = TypeVar("T")
 class AsyncClient(
     AsyncAlertMethods,
     AsyncAuditMethods,
+    AsyncCostMethods,
     AsyncCronMethods,
     AsyncDatasetMethods,
     AsyncIdentityMethods,
@@ -63,6 +65,7 @@ class AsyncClient(
     AsyncPolicyMethods,
     AsyncProjectMethods,
     AsyncQuotaMethods,
+    AsyncReportMethods,
     AsyncSecretMethods,
     AsyncSteeringMethods,
     AsyncFlowMethods,
@@ -235,6 +238,10 @@ class AsyncClient(
         """Why a job waits, where it stands, and the smallest change that would start it."""
         return await self.send(predictions.explain(job_id(job)))
 
+    async def route(self, job: JobRef) -> RouteSeen:
+        """Which cluster of a federation a job goes to, and by which terms."""
+        return await self.send(predictions.route(job_id(job)))
+
     async def trace(self, job: JobRef) -> JobTrace:
         """The job's way as spans: what it waited for, where it ran, and what still lasts."""
         return await self.send(predictions.trace(job_id(job)))
@@ -274,12 +281,6 @@ class AsyncClient(
     async def replay(self, decision: str, weights: Mapping[str, float]) -> ReplayAnswer:
         """A decision, by its name or the job's, made again with some weights changed. Changes nothing."""
         return await self.send(predictions.replay(decision, weights))
-
-    # ---- usage
-
-    async def usage(self, by: By = "tenant", *, since: str | float | None = None, limit: int = 1000) -> UsageReport:
-        """What jobs used and what it cost; `since` is a duration such as "7d", without it all known jobs count."""
-        return await self.send(predictions.usage(by, None if since is None else seconds(since), limit))
 
     # ---- reservations
 

@@ -66,6 +66,7 @@ class JobFields(TypedDict, total=False):
     near: str | Sequence[str]
     away: str | Sequence[str]
     residency: Sequence[str]
+    on_partition: str
     inputs: Mapping[str, str] | Sequence[Mapping[str, Any]] | Sequence[str]
     deadline: str | datetime
     start_by: str | datetime
@@ -339,6 +340,17 @@ def _object(where: str, value: object, struct: type[msgspec.Struct]) -> RawSpec:
     return inner
 
 
+# Keys of SkyPilot's, dstack's and Kubernetes' files: what says the same here.
+FOREIGN: Mapping[str, str] = {
+    **dict.fromkeys(("run", "commands", "cmd"), "script: says what a shell runs, command: a program and its arguments"),
+    **dict.fromkeys(("envs", "environment"), "env: has variables"),
+    **dict.fromkeys(("num_nodes", "nodes"), "ranks: so many start together, with perNode: 1 each on its own machine"),
+    **dict.fromkeys(("apiVersion", "kind", "metadata"), "a Kubernetes manifest is no job file; say script: and image:"),
+    "setup": "python: builds an environment once, image: names one", "file_mounts": "workdir: ships files of yours",
+    "accelerators": "gpus: has their number, gpuModel: their model",
+}  # fmt: skip
+
+
 def _refuse_unknown(prefix: str, given: Mapping[str, object], known: Iterable[str]) -> None:
     names = sorted(set(known))
     for key in given:
@@ -348,6 +360,7 @@ def _refuse_unknown(prefix: str, given: Mapping[str, object], known: Iterable[st
             close = get_close_matches(str(key), names, n=1)
             keys = ", ".join(prefix + name for name in names)
             fix = f"did you mean {prefix}{close[0]}?" if close else f"known keys: {keys}"
+            fix = fix if prefix else FOREIGN.get(str(key), fix)
             raise InvalidSpec(f"unknown key {prefix}{key}", fix=fix)
 
 

@@ -10,7 +10,7 @@ from statistics import median
 
 from ares.model.base import Shown
 from ares.model.job import JobSpec
-from ares.model.state import JobState
+from ares.model.state import TERMINAL, JobState
 
 # Below these parts less would do; above, it is close to the limit.
 _CPU_LOW = 0.5
@@ -83,7 +83,7 @@ def efficiency(spec: JobSpec, whole: JobState, tasks: Sequence[JobState]) -> Eff
         advice=tuple(
             text for text in (_of_memory(memory, oom), _of_cpu(cpu, longest or 0.0), _of_time(time)) if text
         ),
-        unknown=_unknown(spec, cpu, memory, gpu, len(ended)),
+        unknown=_unknown(spec, cpu, memory, gpu, len(ended), over=whole.phase in TERMINAL),
     )  # fmt: skip
 
 
@@ -132,10 +132,16 @@ def _of_time(time: TimeUse) -> str:
     return ""
 
 
-def _unknown(spec: JobSpec, cpu: BusyUse, memory: MemoryUse, gpu: BusyUse, ended: int) -> tuple[str, ...]:
+def _unknown(
+    spec: JobSpec, cpu: BusyUse, memory: MemoryUse, gpu: BusyUse, ended: int, *, over: bool
+) -> tuple[str, ...]:
     found: list[str] = []
     if not ended:
-        found.append("No attempt has ended yet: what is used is known at the end.")
+        found.append(
+            "What it used is not known: it never ran, or was ended before its node could tell."
+            if over
+            else "No attempt has ended yet: what is used is known at the end."
+        )
     else:
         missing = [word for word, used in (("CPU", cpu.used), ("memory", memory.used_mib)) if used is None]
         if missing:

@@ -9,7 +9,7 @@ AresError
 ├── InvalidSpec         the job asked for is not a valid one (also a ValueError)
 │   ├── InvalidBooking  the reservation asked for is not
 │   └── InvalidQuota    the limit asked for is not
-├── AmbiguousJob        a job id's beginning fits several jobs
+├── AmbiguousJob        a job's id or name fits several jobs
 ├── SessionLost         a session in a running job is over without an end of its own
 ├── DamagedOutput       a file's bytes are not those that were committed
 ├── UnsafePath          a file would be saved outside the directory given
@@ -98,10 +98,10 @@ class InvalidQuota(InvalidSpec):
 
 
 class AmbiguousJob(AresError):
-    """The beginning of a job id fits several jobs"""
+    """The id or name fits several jobs"""
 
     code = "ambiguous-job"
-    fix = "give more characters of the id"
+    fix = "give the id, or more of its characters"
 
 
 class DamagedOutput(AresError):

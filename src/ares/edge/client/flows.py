@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from random import random
 from typing import TypeVar
 
 import msgspec
@@ -26,13 +25,20 @@ REFRESH_S = 2.0
 _LINE_MAX = 4 * 1024 * 1024
 
 
+def _uniform() -> float:
+    # Imported when a request has failed: few commands live to see one.
+    from random import random
+
+    return random()
+
+
 class Flows(msgspec.Struct, frozen=True):
     """The flows of one client."""
 
     addresses: Addresses
     url_from: str
     retry: Retry = DEFAULT_RETRY
-    uniform: Callable[[], float] = random
+    uniform: Callable[[], float] = _uniform
 
     def exchange(self, call: Call[T], tour: Tour | None = None) -> Flow[T]:
         """Sends a request; repeats it while that is safe and may help, first to every other replica."""

@@ -58,10 +58,15 @@ def broken(error: Exception) -> Broken:
     return Broken("connect" if isinstance(error, _NEVER_SENT) else "sent", detail)
 
 
-def spec_of(spec: JobSpec | None, ask: JobFields) -> JobSpec:
+def spec_of(spec: object, ask: JobFields) -> JobSpec:
     """The job a caller means: a spec, or keyword arguments that describe one."""
     if spec is None:
         return job_spec(**ask)
+    if not isinstance(spec, JobSpec):
+        raise InvalidSpec(
+            f"the first argument is of type {type(spec).__name__}, and has to be a JobSpec",
+            fix="write what it runs as command=[...]",
+        )
     if ask:
         raise InvalidSpec(f"a spec is given, and also {', '.join(sorted(ask))}", fix="give one or the other")
     return spec

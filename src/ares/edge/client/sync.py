@@ -11,13 +11,12 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx2
 
 from ares.api.deadlines import SlaBy, SlaView
-from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
+from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer, RouteSeen
 from ares.api.jobs import CheckpointList, JobDetail, LogLine, LogStream, OutputList, StreamedEvent, StreamedLog
 from ares.api.pools import PoolView
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.reservations import ReservationView
 from ares.api.telemetry.traces import JobTrace
-from ares.api.usage import By, UsageReport
 from ares.edge.client.addresses import Addresses
 from ares.edge.client.ask import JobFields
 from ares.edge.client.calls import calls, operator, predictions
@@ -26,6 +25,7 @@ from ares.edge.client.calls.alerts import AlertMethods
 from ares.edge.client.calls.answers import JobRef, RefusedJob, Submitted, job_id
 from ares.edge.client.calls.audit import AuditMethods
 from ares.edge.client.calls.calls import Call, Reply
+from ares.edge.client.calls.costs import CostMethods
 from ares.edge.client.calls.crons import CronMethods
 from ares.edge.client.calls.datasets import DatasetMethods
 from ares.edge.client.calls.flows import FlowMethods
@@ -35,6 +35,7 @@ from ares.edge.client.calls.operator import MachineMethods
 from ares.edge.client.calls.policies import PolicyMethods
 from ares.edge.client.calls.projects import ProjectMethods
 from ares.edge.client.calls.quotas import QuotaMethods
+from ares.edge.client.calls.reports import ReportMethods
 from ares.edge.client.calls.secrets import SecretMethods
 from ares.edge.client.calls.steering import SteeringMethods
 from ares.edge.client.flows import Flows
@@ -44,7 +45,7 @@ from ares.edge.client.outputs import OnProgress, Saving, checkpoint_listing, cho
 from ares.edge.client.retry import DEFAULT_RETRY, Retry
 from ares.edge.client.settings import Endpoint, discover
 from ares.edge.client.steps import Broken, Close, Emit, Flow, Now, Open, Pause, Read, Send, Step
-from ares.edge.client.units import moment, seconds
+from ares.edge.client.units import moment
 from ares.model.job import JobSpec
 from ares.model.state import JobState, LedgerEvent, Phase
 
@@ -54,6 +55,7 @@ T = TypeVar("T")
 class Client(
     AlertMethods,
     AuditMethods,
+    CostMethods,
     CronMethods,
     DatasetMethods,
     IdentityMethods,
@@ -62,6 +64,7 @@ class Client(
     PolicyMethods,
     ProjectMethods,
     QuotaMethods,
+    ReportMethods,
     SecretMethods,
     SteeringMethods,
     FlowMethods,
@@ -232,6 +235,10 @@ class Client(
         """Why a job waits, where it stands, and the smallest change that would start it."""
         return self.send(predictions.explain(job_id(job)))
 
+    def route(self, job: JobRef) -> RouteSeen:
+        """Which cluster of a federation a job goes to, and by which terms."""
+        return self.send(predictions.route(job_id(job)))
+
     def trace(self, job: JobRef) -> JobTrace:
         """The job's way as spans: what it waited for, where it ran, and what still lasts."""
         return self.send(predictions.trace(job_id(job)))
@@ -271,12 +278,6 @@ class Client(
     def replay(self, decision: str, weights: Mapping[str, float]) -> ReplayAnswer:
         """A decision, by its name or the job's, made again with some weights changed. Changes nothing."""
         return self.send(predictions.replay(decision, weights))
-
-    # ---- usage
-
-    def usage(self, by: By = "tenant", *, since: str | float | None = None, limit: int = 1000) -> UsageReport:
-        """What jobs used and what it cost; `since` is a duration such as "7d", without it all known jobs count."""
-        return self.send(predictions.usage(by, None if since is None else seconds(since), limit))
 
     # ---- reservations
 

@@ -46,7 +46,9 @@ _TERM = re.compile(
 _OPS = {"in": "in", "=": "in", "==": "in", "!=": "not-in", ">": "gt", "<": "lt"}
 _TERM_FORMS = 'write it like "zone in a,b", "zone not in c", "disk=ssd", "gpu-memory > 40", "zone" or "!zone"'
 _NEAR_FORMS = "write it like app=web, app=web@rack, or app=web@zone:preferred"
-_SECRET_FORMS = "write it like db-password, db-password:PGPASSWORD or tls-key:file=server.pem"
+_SECRET_FORMS = (
+    "write it like db-password, db-password:PGPASSWORD, tls-key:file=server.pem or login:registry=registry.lab:5000"
+)
 _JOB_LEVELS = TOPOLOGY_LEVELS[1:]
 
 
@@ -319,7 +321,7 @@ def procs(value: object) -> object:
 
 
 def secrets(value: object) -> object:
-    """db-password, db-password:PGPASSWORD, or tls-key:file=server.pem."""
+    """db-password, db-password:PGPASSWORD, tls-key:file=server.pem, or login:registry=registry.lab:5000."""
     if isinstance(value, Mapping):
         raise InvalidSpec("secrets are a list", fix=_SECRET_FORMS)
     listed = several(value) if isinstance(value, str) else value
@@ -330,10 +332,12 @@ def secrets(value: object) -> object:
 
 def _secret(text: str) -> dict[str, str]:
     name, _, target = text.partition(":")
-    if not name or (":" in text and target in ("", "file=")):
+    if not name or (":" in text and target in ("", "file=", "registry=")):
         raise InvalidSpec(f"{text!r} names no secret", fix=_SECRET_FORMS)
     if target.startswith("file="):
         return {"name": name, "file": target.removeprefix("file=")}
+    if target.startswith("registry="):
+        return {"name": name, "registry": target.removeprefix("registry=")}
     return {"name": name, "env": target or re.sub(r"[.-]", "_", name).upper()}
 
 

@@ -23,10 +23,15 @@ from ares.core.access.tokens import denied
 from ares.core.audit.chain import clean
 from ares.core.net import is_loopback
 from ares.core.refusal import Refusal
-from ares.edge.grpc.frames import Context, frames, side_messages
+from ares.edge.grpc.clusters import LEAVE_FIRST, cluster_handlers
+from ares.edge.grpc.frames import Context, frames, log_messages, side_messages
+from ares.edge.grpc.listening import TlsSource, bind
 from ares.edge.grpc.services import (
     AsideService,
+    AskService,
     ChildService,
+    ClusterService,
+    LogService,
     MachineChecks,
     SessionService,
     StagingService,
@@ -34,7 +39,8 @@ from ares.edge.grpc.services import (
 )
 from ares.model.access import Principal, Proof
 from ares.model.audit import AuditDraft
-from ares.model.link import CertifyReply, CertifyRequest, ChildAnswer, ChildCall, FetchRequest, JoinReply, JoinRequest
+from ares.model.job_session import ChildAnswer, ChildCall
+from ares.model.link import CertifyReply, CertifyRequest, FetchRequest, JoinReply, JoinRequest
 from ares.model.node import MachineRole, Presented
 from ares.model.secret import encode_secret
 from ares.ports.audit import AuditUnavailable
@@ -65,22 +71,10 @@ _OPTIONS: Final = (
     ("grpc.so_reuseport", 0),
 )
 
-# How often an open stream's credential is looked at again: revocation takes effect within 5 s.
+# An open stream's credential is looked at again: revocation takes effect within 5 s.
 _RECHECK_S: Final = 2.0
 
 Serve = Callable[[Principal, Context], Coroutine[Any, Any, None]]
-
-
-class Tls(NamedTuple):
-    """The control plane's certificate and key, and whose certificates agents must have. In PEM."""
-
-    certificate: bytes
-    key: bytes
-    clients: bytes
-
-
-# Asked at every handshake: certificates are replaced while a server runs.
-TlsSource = Callable[[], Tls]
 
 
 class _Shown(NamedTuple):
@@ -104,16 +98,20 @@ class AgentServer:
         audit: Audit,
         telemetry: Telemetry,
         recheck_s: float = _RECHECK_S,
+        *,
+        logs: LogService | None = None,
+        clusters: ClusterService | None = None,
+        asks: AskService | None = None,
     ) -> None:
         self._sessions = sessions
         self._staging = staging
         self._asides = asides
         self._children = children
-        self._tokens = tokens
-        self._machines = machines
+        self._tokens, self._machines = tokens, machines
         self._audit = audit
         self._telemetry = telemetry
         self._recheck_s = recheck_s
+        self._logs, self._clusters, self._asks = logs, clusters, asks
         self._server: grpc.aio.Server | None = None
 
     async def start(self, host: str, port: int, tls: TlsSource | None = None) -> int:
@@ -121,10 +119,10 @@ class AgentServer:
         if tls is None and not is_loopback(host):
             raise ValueError(f"agents may not connect to {host} in the clear; configure a TLS certificate and key")
         server = grpc.aio.server(options=_OPTIONS)
-        server.add_generic_rpc_handlers((self._handlers(),))
+        server.add_generic_rpc_handlers((self._handlers(), *cluster_handlers(self._stream, self._clusters, self._asks)))
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            bound = _bind(server, address, tls)
+            bound = bind(server, address, tls)
         except RuntimeError:
             raise OSError(f"cannot listen for agents on {host}:{port}: the port is taken; choose another") from None
         await server.start()
@@ -147,10 +145,13 @@ class AgentServer:
                 "Fetch": grpc.unary_stream_rpc_method_handler(self._fetch, response_serializer=encode),
                 "Child": grpc.unary_unary_rpc_method_handler(self._child, response_serializer=encode),
                 "Session": grpc.stream_stream_rpc_method_handler(
-                    partial(self._stream, self._serve), response_serializer=encode
+                    partial(self._stream, self._serve, "node"), response_serializer=encode
                 ),
                 "Aside": grpc.stream_stream_rpc_method_handler(
-                    partial(self._stream, self._serve_aside), response_serializer=encode
+                    partial(self._stream, self._serve_aside, "node"), response_serializer=encode
+                ),
+                "Logs": grpc.stream_stream_rpc_method_handler(
+                    partial(self._stream, self._serve_logs, "node"), response_serializer=encode
                 ),
             },
         )
@@ -169,8 +170,8 @@ class AgentServer:
                 f"the join token is {reply.code}; make a new one with `ares token join`",
             )
         joined = AuditDraft(
-            operation="joinMachine", outcome="ALLOW", role="node", proof="token", remote=_address(context),
-            made=(clean(f"nodes/{reply.node}"),),
+            operation="joinMachine", outcome="ALLOW", role=reply.role, proof="token", remote=_address(context),
+            made=(clean(f"{reply.role}s/{reply.node}"),),
         )  # fmt: skip
         # The token is spent: if the disk failed just now, the node gets its credential, and the entry comes later.
         with contextlib.suppress(AuditUnavailable):
@@ -193,7 +194,7 @@ class AgentServer:
 
     async def _fetch(self, data: bytes, context: Context) -> None:
         """Files for an attempt on the caller's node."""
-        who, _ = await self._node(context, self._shown(context))
+        who, _ = await self._machine(context, self._shown(context), "node")
         found = await self._staging.fetch(who, await _read(data, FetchRequest, context))
         if isinstance(found, Refusal):
             missing = found.code == "not-found"
@@ -209,31 +210,31 @@ class AgentServer:
 
     async def _child(self, data: bytes, context: Context) -> ChildAnswer:
         """A job that an attempt on the caller's node submits."""
-        who, _ = await self._node(context, self._shown(context))
+        who, _ = await self._machine(context, self._shown(context), "node")
         if (refusing := self._audit.refusing) is not None:
             await _refuse(context, "unavailable", f"nothing can be recorded now: {refusing}")
         return await self._children.submit(who, await _read(data, ChildCall, context))
 
-    async def _node(self, context: Context, shown: _Shown) -> tuple[Principal, str]:
-        """The node that calls, and its name. Any other caller is turned away."""
+    async def _machine(self, context: Context, shown: _Shown, role: MachineRole) -> tuple[Principal, str]:
+        """The node or cluster that calls, and its name. Any other caller is turned away."""
         who = await self._authenticate(shown)
         about = _about(shown.certificate)
         if isinstance(who, Refusal):
-            await self._denied(context, who, about)
-        if who.role != "node" or who.node is None:
+            await self._denied(context, who, about, role)
+        name = who.node if role == "node" else who.cluster
+        if who.role != role or name is None:
             await self._deny(
                 context,
                 "not_granted",
                 "wrong_role_cert",
-                f"who is a {who.role} cannot run a node; join with a token for a node",
+                f"who is a {who.role} cannot run a {role}; join with a token for a {role}",
                 about,
             )
-        return who, who.node
+        return who, name
 
-    async def _stream(self, serve: Serve, _: AsyncIterator[bytes], context: Context) -> None:
+    async def _stream(self, serve: Serve, role: MachineRole, _: AsyncIterator[bytes], context: Context) -> None:
         shown = self._shown(context)
-        who, node = await self._node(context, shown)
-        about = _about(shown.certificate)
+        who, node = await self._machine(context, shown, role)
         serving = asyncio.create_task(serve(who, context))
         ending = asyncio.create_task(self._until_denied(node, shown))
         try:
@@ -244,7 +245,7 @@ class AgentServer:
             served, no = await asyncio.gather(serving, ending, return_exceptions=True)
         if isinstance(no, Refusal):
             _log.warning("agent.cut_off", node=node, reason=no.code)
-            await self._denied(context, no, about or f"nodes/{node}")
+            await self._denied(context, no, _about(shown.certificate) or f"{role}s/{node}", role)
         if isinstance(served, SessionRefused):
             kind, why = served.reason, str(served)
             _forget_stack(served)
@@ -263,6 +264,13 @@ class AgentServer:
         async with aclosing(self._asides.serve(who, side_messages(context))) as commands:
             async for command in commands:
                 await context.write(command)
+
+    async def _serve_logs(self, who: Principal, context: Context) -> None:
+        if self._logs is None:
+            raise SessionRefused("output is taken by the session alone")
+        async with aclosing(self._logs.serve(who, log_messages(context))) as answers:
+            async for acks in answers:
+                await context.write(acks)
 
     # ---- authentication
 
@@ -291,10 +299,11 @@ class AgentServer:
             if isinstance(who, Refusal):
                 return who
 
-    async def _denied(self, context: Context, no: Refusal, about: str) -> NoReturn:
+    async def _denied(self, context: Context, no: Refusal, about: str, role: MachineRole = "node") -> NoReturn:
         # A certificate that ended while the stream was open may have been renewed: the agent comes back with that.
         kind = "unavailable" if no.code == "expired" and _is_secure(context) else "credential"
-        await self._deny(context, kind, no.code, f"the node's credential is {no.code}; {_FIX}", about)
+        fix = LEAVE_FIRST if role == "cluster" else _FIX
+        await self._deny(context, kind, no.code, f"the {role}'s credential is {no.code}; {fix}", about)
 
     async def _deny(self, context: Context, kind: str, reason: str, text: str, about: str = "") -> NoReturn:
         self._telemetry.count("ares_auth_denials_total", 1, reason)
@@ -350,19 +359,6 @@ def _forget_stack(error: BaseException) -> None:
         error = before
 
 
-def _bind(server: grpc.aio.Server, address: str, tls: TlsSource | None) -> int:
-    if tls is None:
-        return server.add_insecure_port(address)
-    source = tls
-
-    def fetch() -> grpc.ServerCertificateConfiguration:
-        now = source()
-        return grpc.ssl_server_certificate_configuration([(now.key, now.certificate)], root_certificates=now.clients)
-
-    credentials = grpc.dynamic_ssl_server_credentials(fetch(), fetch, require_client_authentication=True)
-    return server.add_secure_port(address, credentials)
-
-
 def _allowed(what: str, proof: Proof, role: MachineRole, name: str, credential: str = "") -> AuditDraft:
     return AuditDraft(
         operation=what, outcome="ALLOW", user=name, role=role, proof=proof, token=credential, object=f"{role}s/{name}"
@@ -381,8 +377,7 @@ def _about(shown: Presented | None) -> str:
 
 
 def _is_secure(context: Context) -> bool:
-    kinds = list((context.auth_context() or {}).get("transport_security_type", ()))
-    return kinds == [b"ssl"]
+    return list((context.auth_context() or {}).get("transport_security_type", ())) == [b"ssl"]
 
 
 def _bearer(context: Context) -> str:

@@ -6,18 +6,11 @@ from typing import Protocol
 from ares.control.access.machines import Admitted
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
-from ares.model.job_session import SideCommand, SideMessage
-from ares.model.link import (
-    AgentFrame,
-    ChildAnswer,
-    ChildCall,
-    FetchPiece,
-    FetchRequest,
-    JoinReply,
-    JoinRequest,
-    ServerFrame,
-)
+from ares.model.cluster_link import AskCommand, AskMessage, ClusterFrame, GlobalFrame
+from ares.model.job_session import ChildAnswer, ChildCall, SideCommand, SideMessage
+from ares.model.link import AgentFrame, FetchPiece, FetchRequest, JoinReply, JoinRequest, ServerFrame
 from ares.model.node import Presented
+from ares.model.telemetry.log_stream import LogAcks, LogMessage
 
 
 class SessionService(Protocol):
@@ -26,6 +19,12 @@ class SessionService(Protocol):
     async def join(self, request: JoinRequest) -> JoinReply | Refusal: ...
 
     def serve(self, who: Principal, frames: AsyncIterator[AgentFrame]) -> AsyncGenerator[ServerFrame, None]: ...
+
+
+class LogService(Protocol):
+    """What this edge needs of `control.execution.log_intake.LogStreams`."""
+
+    def serve(self, who: Principal, messages: AsyncIterator[LogMessage]) -> AsyncGenerator[LogAcks, None]: ...
 
 
 class StagingService(Protocol):
@@ -44,6 +43,18 @@ class AsideService(Protocol):
     """What this edge needs of `control.execution.job_sessions.JobSessions`."""
 
     def serve(self, who: Principal, messages: AsyncIterator[SideMessage]) -> AsyncGenerator[SideCommand, None]: ...
+
+
+class ClusterService(Protocol):
+    """What this edge needs of `control.federation.links.ClusterLinks`."""
+
+    def serve(self, who: Principal, frames: AsyncIterator[ClusterFrame]) -> AsyncGenerator[GlobalFrame, None]: ...
+
+
+class AskService(Protocol):
+    """What this edge needs of `control.federation.asking.Asks`."""
+
+    def serve(self, who: Principal, messages: AsyncIterator[AskMessage]) -> AsyncGenerator[AskCommand, None]: ...
 
 
 class TokenChecks(Protocol):

@@ -3,15 +3,18 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from ares.control.access.browser_sessions import BrowserSessions
+from ares.control.access.browser_logins import BrowserLogins
 from ares.control.access.logins import Logins
 from ares.control.access.machines import MachineAuthority
 from ares.control.access.tenants import Tenants
 from ares.control.access.tokens import Tokens
 from ares.control.access.users import Users
 from ares.control.autoscale.standing import ScalingState
+from ares.control.books.desk import BookDesk
 from ares.control.execution.job_sessions import JobSessions
+from ares.control.federation.federation import Federation
 from ares.control.flow.workflows import Workflows
 from ares.control.governance.alerts import Alerts
 from ares.control.governance.audit import Audit
@@ -45,11 +48,13 @@ from ares.control.scheduler.plugins import Plugins
 from ares.control.scheduler.predictions import Predictions
 from ares.control.scheduler.profiles import Profiles
 from ares.control.scheduler.reservations import Reservations
+from ares.control.shadow.shadows import Shadows
 from ares.control.state.view import View
 from ares.control.submit.crons import Crons
 from ares.control.submit.datasets import Datasets
 from ares.control.submit.projects import Projects
 from ares.control.submit.submit import Submit
+from ares.control.telemetry.insights import Insights
 from ares.control.telemetry.series_history import KeptSeries, SeriesHistory
 from ares.control.telemetry.status import StatusReport
 from ares.core.limits import DEFAULT_LIMITS, ServerLimits
@@ -57,6 +62,13 @@ from ares.ports.clock import Clock, Rng
 from ares.ports.telemetry import ReadableTelemetry, Telemetry
 
 LOOPBACK_NAMES = ("127.0.0.1", "::1", "localhost")
+
+
+class Numbers(NamedTuple):
+    """What this replica remembers of its numbers, and what is odd about them."""
+
+    series: SeriesHistory
+    insights: Insights
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +88,9 @@ class ApiServices:
     workflows: Workflows
     explain: Explain
     traces: Traces
-    series: SeriesHistory
+    numbers: Numbers
     spending: Spending
+    books: BookDesk
     quotas: Quotas
     meters: Meters
     transfers: TransferList
@@ -92,6 +105,7 @@ class ApiServices:
     nodes: Nodes
     pools: Pools
     profiles: Profiles
+    shadows: Shadows
     plugins: Plugins
     drain: Drain
     consolidate: Consolidate
@@ -107,8 +121,9 @@ class ApiServices:
     users: Users
     tokens: Tokens
     logins: Logins
-    browser_sessions: BrowserSessions
+    browser_logins: BrowserLogins
     authority: MachineAuthority
+    federation: Federation
     health: Health
     status: StatusReport
     metrics: Callable[[bool], Awaitable[bytes]]
@@ -117,10 +132,13 @@ class ApiServices:
     rng: Rng
 
 
+def _numbers(replica: Replica, series: SeriesHistory) -> Numbers:
+    return Numbers(series, replica.insights(series))
+
+
 def services_of(
     replica: Replica, *, metrics: Callable[[bool], Awaitable[bytes]], telemetry: ReadableTelemetry, clock: Clock,
-    rng: Rng, kept_series: KeptSeries | None = None,
-) -> ApiServices:  # fmt: skip
+    rng: Rng, kept_series: KeptSeries | None = None) -> ApiServices:  # fmt: skip
     live_use = LiveUses(replica.view, replica.job_sessions, clock)
     return ApiServices(
         view=replica.view,
@@ -136,8 +154,9 @@ def services_of(
         workflows=replica.workflows,
         explain=replica.explain,
         traces=replica.traces,
-        series=SeriesHistory(replica.measures, telemetry, clock, replica.name, kept_series),
+        numbers=_numbers(replica, SeriesHistory(replica.measures, telemetry, clock, replica.name, kept_series)),
         spending=replica.spending,
+        books=replica.books,
         quotas=replica.quotas,
         meters=replica.meters,
         transfers=replica.transfer_list,
@@ -151,7 +170,7 @@ def services_of(
         checkpoints=replica.checkpoints,
         nodes=replica.nodes,
         pools=replica.pools,
-        profiles=replica.profiles,
+        profiles=replica.profiles, shadows=replica.shadow.shadows,
         plugins=replica.plugins,
         drain=replica.drain,
         consolidate=replica.consolidate,
@@ -167,15 +186,16 @@ def services_of(
         users=replica.users,
         tokens=replica.tokens,
         logins=replica.logins,
-        browser_sessions=replica.browser_sessions,
+        browser_logins=replica.browser_logins,
         authority=replica.authority,
+        federation=replica.federation,
         health=replica.health,
         status=replica.status,
         metrics=metrics,
         telemetry=telemetry,
         clock=clock,
         rng=rng,
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

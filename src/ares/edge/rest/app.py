@@ -1,5 +1,6 @@
 """Builds the app from the table of routes. A route without a declared permission stops the build."""
 
+import gzip
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
@@ -27,6 +28,7 @@ from ares.edge.rest.http.limits import Meter, lane_of, payer
 from ares.edge.rest.http.openapi import document
 from ares.edge.rest.http.operation import PUBLIC, Edge, Operation, RequestCall, Socket
 from ares.edge.rest.http.problems import Problem
+from ares.edge.rest.http.read_through import THROUGH, through
 from ares.edge.rest.http.request_context import noted
 from ares.edge.rest.http.streaming import Streams
 from ares.edge.rest.http.wire import header
@@ -168,6 +170,7 @@ def _http(operation: Operation) -> HTTPRouteHandler:
     query = QueryReader(operation.query)
     body = None if operation.body is None else BodyReader(operation.body)
     kind = "public" if operation.access == PUBLIC else lane_of(operation.method)
+    is_through = operation.id in THROUGH
 
     async def endpoint(request: Request[Any, Any, Any]) -> ASGIApp:
         scope = request.scope
@@ -186,7 +189,10 @@ def _http(operation: Operation) -> HTTPRouteHandler:
                 await lane.begin(who)
                 try:
                     value, plain = (None, None) if body is None else body.decode(scope, raw)
-                    return await operation.handler(RequestCall(edge, who, token, path, asked, value, plain, raw, scope))
+                    call = RequestCall(edge, who, token, path, asked, value, plain, raw, scope)
+                    if is_through and (passed := through(operation.id, call)) is not None:
+                        return passed
+                    return await operation.handler(call)
                 finally:
                     lane.end(who)
             finally:
@@ -275,7 +281,14 @@ def _openapi() -> Operation:
     def text() -> bytes:
         return document((*OPERATIONS, operation), PATH_PARAMETERS)
 
+    @cache
+    def packed() -> bytes:
+        return gzip.compress(text())
+
     async def openapi(call: RequestCall[NoQuery, None]) -> ASGIApp:
+        # A browser reads all of it for one page: a twelfth of the bytes.
+        if "gzip" in (call.header(b"accept-encoding") or ""):
+            return Answer(packed(), headers={"content-encoding": "gzip"})
         return Answer(text())
 
     operation = Operation(

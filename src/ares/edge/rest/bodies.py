@@ -8,7 +8,7 @@ from ares.api.deadlines import SlaBy
 from ares.api.jobs import LogStream, SubmitBody
 from ares.api.telemetry.traces import TraceFormat
 from ares.api.usage import By
-from ares.model.base import Note, Record
+from ares.model.base import Name, Note, Record
 from ares.model.state import Phase
 
 T = TypeVar("T")
@@ -67,6 +67,11 @@ class SeriesQuery(Record, frozen=True):
 
     name: _SeriesNames = ""
     since_s: Annotated[float, Meta(ge=10.0, le=90 * 86_400.0)] = 3600.0
+
+
+class GpuQuery(Record, frozen=True):
+    # Of this node alone.
+    node: Name | UnsetType = UNSET
 
 
 class SlaQuery(Record, frozen=True):

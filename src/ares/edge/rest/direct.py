@@ -76,7 +76,7 @@ class Direct:
 
     def __init__(self, app: Litestar) -> None:
         self._serve: ASGIApp = app.state[DIRECT]
-        self._handlers = {handler.name: handler for route in app.routes for handler in _handlers(route)}
+        self._handlers = {handler.name: handler for route in app.routes for handler in handlers_of(route)}
         self._known: dict[str, Operation | Socket] = {known.id: known for known in (*OPERATIONS, *SOCKETS)}
 
     def parts(self, operation: str) -> DirectParts:
@@ -168,7 +168,7 @@ def _text(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def _handlers(route: Any) -> tuple[Any, ...]:
+def handlers_of(route: Any) -> tuple[Any, ...]:
     return tuple(getattr(route, "route_handlers", None) or (route.route_handler,))
 
 

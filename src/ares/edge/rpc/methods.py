@@ -8,6 +8,7 @@ SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "EventService": ("listJobEvents", "streamEvents"),
     "LogService": ("searchJobLogs", "streamJobLogs"),
     "NodeService": ("listNodes", "getNode", "listClusters", "getCluster"),
+    "FederationService": ("listMembers", "getMember", "drainMember", "resumeMember", "declareDead", "getUplink"),
 }
 PACKAGE: Final = "ares.v1"
 

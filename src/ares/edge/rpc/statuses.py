@@ -26,6 +26,7 @@ STATUSES: Final[dict[int, grpc.StatusCode]] = {
     431: Code.RESOURCE_EXHAUSTED,
     500: Code.INTERNAL,
     503: Code.UNAVAILABLE,
+    504: Code.UNAVAILABLE,
     507: Code.RESOURCE_EXHAUSTED,
 }
 # Where the code of the problem says more than that.

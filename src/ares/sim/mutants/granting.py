@@ -28,9 +28,13 @@ def uncompared(*kinds: type[Any]) -> Patch:
     """Changes with an input of these kinds are written over whatever is there."""
 
     def draft(
-        self: Transitions, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None
+        self: Transitions,
+        change: JobChange,
+        entry: StateEntry | None,
+        spec: JobSpec | None = None,
+        now: float | None = None,
     ) -> SteppedDraft | Refusal | None:
-        drafted = _draft(self, change, entry, spec)
+        drafted = _draft(self, change, entry, spec, now)
         if isinstance(drafted, SteppedDraft) and any(isinstance(what, kinds) for what in change.inputs):
             return msgspec.structs.replace(drafted, compares=change.guards)
         return drafted
@@ -42,10 +46,14 @@ def uncompared(*kinds: type[Any]) -> Patch:
 
 
 def _without_leader(
-    self: Transitions, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None
+    self: Transitions,
+    change: JobChange,
+    entry: StateEntry | None,
+    spec: JobSpec | None = None,
+    now: float | None = None,
 ) -> SteppedDraft | Refusal | None:
     guards = tuple(guard for guard in change.guards if not guard.key.startswith(keys.LEADER))
-    return _draft(self, msgspec.structs.replace(change, guards=guards), entry, spec)
+    return _draft(self, msgspec.structs.replace(change, guards=guards), entry, spec, now)
 
 
 async def _all_hold(self: Transitions, change: JobChange) -> bool:

@@ -18,6 +18,8 @@ class Mutant:
     case: str = ""
     # The trace whose replay shows it, for what takes hours of jobs to come about.
     trace: str = ""
+    # It shows in worlds of several clusters.
+    federation: bool = False
 
     @property
     def shown_by(self) -> str:

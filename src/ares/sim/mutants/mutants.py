@@ -7,6 +7,7 @@ from ares.sim.mutants import (
     agents,
     committing,
     ending,
+    federating,
     granting,
     judging,
     logging,
@@ -36,6 +37,7 @@ MUTANTS: dict[str, Mutant] = {
     **steering.MUTANTS,
     **releasing.MUTANTS,
     **saving.MUTANTS,
+    **federating.MUTANTS,
 }
 
 

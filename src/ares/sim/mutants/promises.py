@@ -4,7 +4,8 @@
 from ares.api.decisions import Promise
 from ares.core.forecast import predictor
 from ares.core.forecast.estimate import Estimate
-from ares.core.forecast.predictor import _as_stated, _Past
+from ares.core.forecast.predicted import PastRuns
+from ares.core.forecast.predictor import _as_stated
 from ares.core.schedule.actions.backfill import BackfillPass
 from ares.model.job import JobSpec
 from ares.sim.mutants.mutant import Mutant
@@ -12,11 +13,11 @@ from ares.sim.mutants.patching import replace
 from ares.sim.mutants.replays import KEPT, ORDER
 
 
-def _by_median(spec: JobSpec, said: Estimate | None, past: _Past | None) -> float:
+def _by_median(spec: JobSpec, said: Estimate | None, past: PastRuns | None) -> float:
     return _as_stated(spec, said) if past is None else past.seconds
 
 
-def _by_history(spec: JobSpec, said: Estimate | None, past: _Past | None) -> float:
+def _by_history(spec: JobSpec, said: Estimate | None, past: PastRuns | None) -> float:
     """Also where the job states more, by its like."""
     return _as_stated(spec, said) if past is None else past.upper
 

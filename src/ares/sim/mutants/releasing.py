@@ -29,9 +29,15 @@ _needs = Releases._needs
 _NUMBERS = iter(range(1, 1 << 30))
 
 
-def _uncompared(self: Transitions, change: JobChange, entry: StateEntry | None, spec: JobSpec | None = None) -> Any:
+def _uncompared(
+    self: Transitions,
+    change: JobChange,
+    entry: StateEntry | None,
+    spec: JobSpec | None = None,
+    now: float | None = None,
+) -> Any:
     """A release is written whatever became of the job meanwhile."""
-    drafted = _draft(self, change, entry, spec)
+    drafted = _draft(self, change, entry, spec, now)
     released = any(isinstance(what, NeedsMet | NeedsUnmet) for what in change.inputs)
     return changed(drafted, compares=()) if released and isinstance(drafted, WriteDraft) else drafted
 

@@ -1,5 +1,7 @@
-"""Bugs in saving checkpoints: their order, the right to save, and files that are not there."""
+"""Bugs with files: of checkpoints, their order, the right to save, and those not there; of data that jobs read,
+those that are not checked; and whose turn it is on the link."""
 
+from collections.abc import Callable
 from functools import partial
 
 from msgspec.structs import replace as changed
@@ -8,6 +10,9 @@ from ares.agent.attempts.attempt import Attempt
 from ares.agent.files.checkpoints import AttemptCheckpoints
 from ares.agent.files.saving import CheckpointNote, RankSaving
 from ares.agent.files.upload import Upload
+from ares.agent.staging import inputs
+from ares.agent.staging.dataset_shelf import DatasetDraft
+from ares.agent.transfer.transfers import Transfers
 from ares.agent.transfer.upload_pace import UploadPace
 from ares.control.execution import rights
 from ares.control.execution.checkpoint_intake import CheckpointIntake
@@ -19,9 +24,12 @@ from ares.core.lifecycle.graph import TRANSITIONS, Transition
 from ares.core.lifecycle.inputs import CheckpointSealed, Context, Stepped
 from ares.core.lifecycle.ranks import held, place_of
 from ares.core.refusal import Refusal
+from ares.core.transfer.turns import PieceGrant, TurnWait
 from ares.model.base import CheckpointRef, Fence
 from ares.model.checkpoint import Checkpointed, CheckpointPart, CheckpointRecord
+from ares.model.link import FetchPiece
 from ares.model.state import Job, JobState, Phase, Placement
+from ares.ports.clock import happens
 from ares.ports.store import Compare
 from ares.sim.mutants.mutant import Mutant
 from ares.sim.mutants.patching import Patch, entry, replace, together
@@ -73,6 +81,35 @@ async def _removes_first(
     return await _apply(self, said, record, guards)
 
 
+def _taken_as_it_comes(draft: DatasetDraft, piece: FetchPiece) -> None:
+    """What came is what was asked for."""
+    draft.write(piece.sha256, piece.data)
+
+
+def _all_there(self: DatasetDraft, wanted: Callable[[], bool]) -> None:
+    """What an earlier fetch left is complete."""
+    self.lacking.clear()
+
+
+async def _pumped_by_wall_clock(self: Transfers) -> None:
+    try:
+        while (found := self._turns.pick(self._clock.wall())) is not None:
+            match found:
+                case PieceGrant(tenant=tenant, size=size, asker=asker):
+                    self.count(tenant, asker.kind, size)
+                    asker.granted(size)
+                case TurnWait(seconds=seconds):
+                    self._asked.clear()
+                    await happens(self._asked, self._clock, seconds)
+    finally:
+        self._pumping = None
+
+
+def _rate_by_wall_clock(self: Transfers, tenant: str, rate: float | None, weight: int = 1) -> None:
+    self._turns.set_rate(tenant, rate, self._clock.wall(), weight)
+    self._asked.set()
+
+
 MUTANTS = {
     "checkpoint-without-number": Mutant(
         "a checkpoint is accepted whatever was saved before it",
@@ -99,5 +136,25 @@ MUTANTS = {
         ("E6",),
         replace(CheckpointIntake, "_apply", _removes_first),
         case="checkpoint-crashed",
+    ),
+    "input-unchecked": Mutant(
+        "data is used as it comes, whatever its digest is",
+        ("E27",),
+        replace(inputs, "_take", _taken_as_it_comes),
+        case="input-lied",
+    ),
+    "input-half-fetched": Mutant(
+        "what an interrupted fetch left of a dataset is taken for the whole",
+        ("E27",),
+        replace(DatasetDraft, "_look", _all_there),
+        case="input-interrupted",
+    ),
+    "throttle-by-wall-clock": Mutant(
+        "a tenant's rate on the link goes by the wall clock",
+        ("E11",),
+        together(
+            replace(Transfers, "_pump", _pumped_by_wall_clock), replace(Transfers, "set_rate", _rate_by_wall_clock)
+        ),
+        case="input-clock",
     ),
 }

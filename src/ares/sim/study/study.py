@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ares.check.replay.trace import BadTrace, Trace, scaled
+from ares.check.replay.trace import BadTrace, Trace, saving, scaled
 from ares.core.queue.factors import BY_RUN_TIME
 from ares.model.profile import Profile, Weight
 from ares.sim.report.figures import Figures, figures
@@ -41,6 +41,8 @@ class WhatIf:
     gpus: float = 1.0
     load: float = 1.0
     fair_share: bool = False
+    # Jobs save their work when they have to leave, and take so long to go on from it.
+    checkpoint_s: float | None = None
 
     def words(self, trace: Trace) -> tuple[str, ...]:
         """What is asked; nothing when all stays as it is."""
@@ -49,11 +51,13 @@ class WhatIf:
             (self.gpus != 1.0, f"{_percent(self.gpus)} {what}"),
             (self.load != 1.0, f"{_percent(self.load)} load"),
             (self.fair_share, "fair share"),
+            (self.checkpoint_s is not None, "checkpoints"),
         ]
         return tuple(words for asked, words in found if asked)
 
     def trace(self, trace: Trace) -> Trace:
-        return scaled(trace, gpus=self.gpus, load=self.load)
+        found = trace if self.checkpoint_s is None else saving(trace, self.checkpoint_s)
+        return scaled(found, gpus=self.gpus, load=self.load)
 
     def policy(self, policy: ReplayPolicy, trace: Trace) -> ReplayPolicy:
         """Named so that it can be told from the one it comes from."""

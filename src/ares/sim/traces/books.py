@@ -210,8 +210,9 @@ def fragmentation(table: NodeTable, shapes: tuple[Typical, ...]) -> float:
     for shape in shapes:
         enough = left >= shape.gpu_milli
         takes = (enough.sum(axis=1) >= shape.gpus) & (table.cpu_free >= shape.cpu_milli)
-        if shape.gpu_model is not None or shape.gpu_memory_mib:
-            takes &= table.answer_masks(shape.gpu_model, shape.gpu_memory_mib) != 0
+        wish = shape.wish
+        if wish.gpu_model is not None or wish.gpu_memory_mib:
+            takes &= table.answer_masks(wish.gpu_model, wish.gpu_memory_mib) != 0
         pieces: Ints = np.where(enough, 0, left).sum(axis=1)
         useless += shape.share * int(np.where(takes, pieces, idle).sum())
     return useless / total

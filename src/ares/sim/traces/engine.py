@@ -93,9 +93,11 @@ class _Replay:
         many = filling.strategy in ("conservative", "deadline") or filling.reservations > 1
         self._decides_when_due = many and options.event_order == "instant"
         self._due_at = -_NEVER
+        self._seen = options.log is not None or options.watch is not None
         self._standing = StandingPlan(self._world.cluster, self._profile, specs)
-        # Whether nothing has happened since the latest plan but submissions, and that time went on.
-        self._quiet = False
+        # Whether nothing has happened since the latest plan but submissions, and that time went on; and whether
+        # nothing but these and ends of jobs.
+        self._quiet = self._calm = False
         self._next = 0
         self._since = _Since([], [], [])
         self._cycles = self._events = 0
@@ -106,7 +108,7 @@ class _Replay:
         for failure in failures:
             if failure.node not in rows:
                 raise ValueError(f"a failure names node {failure.node!r}, which is not in the trace {self._trace.name}")
-            heapq.heappush(self._world.events, (failure.at, DOWN, rows[failure.node], failure.lasts_s))
+            heapq.heappush(self._world.events, (failure.at, DOWN, 0, rows[failure.node], failure.lasts_s))
 
     def run(self) -> Outcome:
         began = time.perf_counter()
@@ -150,6 +152,7 @@ class _Replay:
                 self._note((), ())
                 return
             if self._stands():
+                self._world.planned()
                 self._note((), cluster.promises.values())
                 return
             plan = self._cycle()
@@ -161,9 +164,11 @@ class _Replay:
         """Whether a cycle would decide what the latest one did."""
         world = self._world
         world.cluster.advance(world.now)
-        if not self._quiet or world.overdue:
-            return False
-        return self._standing.holds(world.now, (id_of(job) for job in self._since.submitted))
+        submitted = (id_of(job) for job in self._since.submitted)
+        if self._quiet and not world.overdue and self._standing.holds(world.now, submitted):
+            return True
+        # What was promised matters to the log and the watch; without them, only whether a job starts.
+        return self._calm and not self._seen and self._standing.starts_none()
 
     # ---- committed: the head of the queue stays the head
 
@@ -218,8 +223,8 @@ class _Replay:
         while events and events[0][0] <= now:
             due.append(heapq.heappop(events))
         for event in due:
-            if event[1] == END and world.runs(event[2], event[3]) and world.expected_by(event[2], now):
-                self._ended(event[2])
+            if event[1] == END and world.runs(event[3], event[4]) and world.expected_by(event[3], now):
+                self._ended(event[3])
             heapq.heappush(events, event)
         world.cluster.advance(nextafter(now, _NEVER))
 
@@ -232,11 +237,12 @@ class _Replay:
 
     def _happen(self, event: Event) -> bool:
         """Whether the event changed anything."""
-        _, kind, whom, detail = event
+        _, kind, _, whom, detail = event
         world = self._world
         if kind == DUE:
             return self._is_due()
         self._quiet &= kind == LOOK
+        self._calm &= kind in (LOOK, END)
         self._events += 1
         if kind == END:
             if not world.runs(whom, detail):
@@ -275,7 +281,7 @@ class _Replay:
         )
         if due_at < _NEVER and due_at != self._due_at:
             self._due_at = due_at
-            heapq.heappush(self._world.events, (due_at, DUE, 0, 0.0))
+            heapq.heappush(self._world.events, (due_at, DUE, 0, 0, 0.0))
 
     def _ended(self, job: int) -> None:
         self._world.end(job)
@@ -299,7 +305,7 @@ class _Replay:
             plan = Plan(at=world.now)
         started = world.apply(plan)
         world.cluster.promise(plan.promises, more=plan.more)
-        self._quiet = not (plan.more or plan.evictions or plan.resized or plan.unheld)
+        self._quiet = self._calm = not (plan.more or plan.evictions or plan.resized or plan.unheld)
         self._expect_due()
         world.planned()
         self._note(started, plan.promises, more=plan.more)

@@ -15,6 +15,8 @@ from ares.model.profile import BackfillPolicy, BackfillStrategy, OrderPolicy, Pr
 _PLACEMENTS = 100_000
 _FIFO = OrderPolicy(primary=(Weight(name="fifo", weight=1.0),))
 _WAITS = ("claim", "allocate")
+# Published policies whose holds go by what is said of a run time, be it stated or predicted.
+_EASY = ("easy", "easy-sjbf")
 _FILLS = ("claim", "allocate", "backfill")
 
 
@@ -91,7 +93,10 @@ def policy(text: str) -> ReplayPolicy:
         return found
     if estimates not in ("user", "exact", "predicted"):
         raise UnknownPolicy(f"{text}: after @ comes user, exact or predicted, not {estimates!r}")
-    return replace(found, name=f"{found.name}@{estimates}", estimates=estimates)
+    profile = found.profile
+    if estimates == "predicted" and found.name in _EASY:
+        profile = replace(profile, backfill=replace(profile.backfill, hold="likely"))
+    return replace(found, name=f"{found.name}@{estimates}", estimates=estimates, profile=profile)
 
 
 def _read(path: Path) -> Profile:

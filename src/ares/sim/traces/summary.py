@@ -46,6 +46,8 @@ class Summary(Record, frozen=True):
     attempts: int
     # Of all, and of wide jobs: the twentieth of the jobs with the most CPUs, and all with as many as the least of them.
     longest_wait_s: float = 0.0
+    # All but one of a thousand jobs wait no longer.
+    p999_wait_s: float = 0.0
     wide_mean_wait_s: float = 0.0
     wide_longest_wait_s: float = 0.0
 
@@ -81,6 +83,7 @@ def summary(outcome: Outcome) -> Summary:
         preemptions=int(jobs.preemptions.sum()),
         attempts=int(jobs.attempts.sum()),
         longest_wait_s=_longest(wait),
+        p999_wait_s=_quantile(wait, 0.999),
         wide_mean_wait_s=_mean(wait[_wide(jobs.cpus)[ended]]),
         wide_longest_wait_s=_longest(wait[_wide(jobs.cpus)[ended]]),
     )

@@ -37,12 +37,13 @@ from ares.model.job import JobSpec
 from ares.model.profile import Profile
 from ares.model.state import TERMINAL, ExitInfo, Job, JobState, Placement, Rate
 from ares.sim.traces.books import ReplayBooks
+from ares.sim.traces.looks import looks
 from ares.sim.traces.machine import id_of, machine
 
 # Kinds of events, in their order at one instant.
 END, UP, DOWN, RETRY, SUBMIT, LOOK, LEAVE, DUE = range(8)
-# Time, kind, the job or node, and the attempt or the duration.
-Event = tuple[float, int, int, float]
+# Time, kind, turn among ends of one moment, the job or node, and the attempt or the duration.
+Event = tuple[float, int, int, int, float]
 
 # The service looks every second, so an overrun is noticed this long after the estimate.
 _LOOK_S = 1.0
@@ -84,7 +85,8 @@ class ReplayWorld:
         # Time alone can make a job eligible for preemption, so a look is due then.
         self._disruptive = bool(DISRUPTIVE.intersection(profile.actions))
         self.down: dict[int, float] = {}
-        self.cut = self.refused = self.failures = self.over = 0
+        # `_begun`: how many runs began; of ends at one moment the earlier start comes first.
+        self.cut = self.refused = self.failures = self.over = self._begun = 0
         # Since the latest decision, for the log.
         self.ended: list[AttemptEnd] = []
         self.again: list[int] = []
@@ -113,10 +115,9 @@ class ReplayWorld:
     def _could_ever(self, job_id: str) -> bool:
         """Whether an empty cluster would take the job."""
         found = self._class_of(job_id)
-        possible = self._possible.get(found.id)
-        if possible is None:
-            possible = self._possible[found.id] = self._has_room(self._empty, found)
-        return possible
+        if found.id not in self._possible:
+            self._possible[found.id] = self._has_room(self._empty, found)
+        return self._possible[found.id]
 
     def fits(self, job: int) -> bool:
         """Whether there is room for it now."""
@@ -165,14 +166,12 @@ class ReplayWorld:
         follow(self.cluster, before, state, spec, now)
         self.books.start(job, now, places)
         self._run(job, state)
-        ends_at = self.cluster.holdings[placed.job].ends_at
+        ends_at = self.cluster.ends_at(placed.job)
         if placed.leaves_at is not None:
             self._push(placed.leaves_at, LEAVE, job, _attempt(state))
         if self._disruptive:
-            policy = self.cluster.profile.preemption
-            self._push(now + policy.min_runtime_s, LOOK, job, _attempt(state))
-            if state.preempted_at is not None:
-                self._push(max(now, state.preempted_at + policy.cooldown_s), LOOK, job, _attempt(state))
+            for at in looks(self.cluster, state, now):
+                self._push(at, LOOK, job, _attempt(state))
         return AttemptStart(job=job, estimated_end=ends_at, placements=places)
 
     def _run(self, job: int, state: JobState) -> None:
@@ -182,16 +181,16 @@ class ReplayWorld:
             self._left_s[job] = self.true_run(traced, state.placements)
             self.books.saved_s[job] = 0.0
         gang = spec.gang
-        self._since[job] = now
+        self._since[job], self._begun = now, self._begun + 1
         self._rate[job] = rate = 1.0 if gang is None or gang.min_ranks is None else len(state.placements) / gang.ranks
         ends = now + self._left_s[job] / rate
         limit = None if spec.time_limit_s is None else (state.started_at or now) + spec.time_limit_s
-        self._push(ends if limit is None else min(ends, limit), END, job, _attempt(state))
+        self._push(ends if limit is None else min(ends, limit), END, job, _attempt(state), self._begun)
         self._expect(job, ends)
 
     def _expect(self, job: int, ends: float) -> None:
         """Adds a look for the case that the job outlives its estimate."""
-        ends_at = self._expected[job] = self.cluster.holdings[id_of(job)].ends_at
+        ends_at = self._expected[job] = self.cluster.ends_at(id_of(job))
         if ends_at is not None and ends_at + _LOOK_S < ends:
             self._push(max(ends_at + _LOOK_S, self.now), LOOK, job, _attempt(self.states[job]))
 
@@ -200,15 +199,16 @@ class ReplayWorld:
         if not self.runs(job, attempt):
             return False
         # A cycle in between may have thought of another end already.
-        if self.expected_by(job, self.now) or self._expected[job] != self.cluster.holdings[id_of(job)].ends_at:
+        if self.expected_by(job, self.now) or self._expected[job] != self.cluster.ends_at(id_of(job)):
             self.overdue.add(job)
         return True
 
     def planned(self) -> None:
-        """A cycle was run: every overdue job has a new estimate."""
+        """A cycle was run: every overdue job has a new estimate. When the guard comes or goes, every job has."""
+        self.overdue.update(map(int, self.cluster.holdings if self.cluster.guard.news() else ()))
         for job in sorted(self.overdue):
             state = self.states.get(job)
-            ends_at = None if state is None or state.phase != "RUNNING" else self.cluster.holdings[state.id].ends_at
+            ends_at = None if state is None or state.phase != "RUNNING" else self.cluster.ends_at(state.id)
             if ends_at is None or ends_at > self.now:
                 self.overdue.discard(job)
             if ends_at is not None and ends_at > self.now:
@@ -240,7 +240,7 @@ class ReplayWorld:
 
     def expected_by(self, job: int, now: float) -> bool:
         """Whether the scheduler thought that it would have ended by now."""
-        ends_at = self.cluster.holdings[id_of(job)].ends_at
+        ends_at = self.cluster.ends_at(id_of(job))
         return ends_at is not None and ends_at <= now
 
     def end(self, job: int) -> None:
@@ -297,7 +297,7 @@ class ReplayWorld:
         for resized in shrinks:
             self._resize(resized)
         for victim in eviction.victims:
-            self._preempt(int(victim), f"job {eviction.job}", eviction.reason)
+            self._preempt(int(victim), f"job {eviction.job}", eviction.reason, rotates=eviction.rule == "service")
 
     def leave(self, job: int, attempt: float) -> bool:
         """The gap that the job used is over. Whether the job still ran in it."""
@@ -306,14 +306,14 @@ class ReplayWorld:
         self._preempt(job, "scheduler", "the gap it ran in ends")
         return True
 
-    def _preempt(self, job: int, by: str, reason: str) -> None:
+    def _preempt(self, job: int, by: str, reason: str, *, rotates: bool = False) -> None:
         """A job with checkpoints goes on from the last one; another job starts from the beginning."""
         spec, before = self.specs[job], self.states[job]
-        what = Preempt(fence=before.fence, by=by, reason=reason)
+        what = Preempt(fence=before.fence, by=by, reason=reason, rotates=rotates)
         state = self._stepped(spec, before, what, Context(now=self.now, jitter=0.0))
         self._resumed[job] = saves = spec.preemption.checkpoint_signal is not None
         self.books.saved_s[job] += self.now - self.books.last_start[job] if saves else 0.0
-        self._left_s[job] -= (self.now - self._since[job]) * self._rate[job]
+        self._left_s[job] += self.trace.jobs[job].restart_s - (self.now - self._since[job]) * self._rate[job]
         self._gone(job, before, state)
 
     def _resize(self, resized: Resized) -> None:
@@ -341,7 +341,7 @@ class ReplayWorld:
         self._left_s[job] -= (self.now - self._since[job]) * self._rate[job]
         self._resumed[job] = True
         self._run(job, state)
-        ends_at = self.cluster.holdings[state.id].ends_at
+        ends_at = self.cluster.ends_at(state.id)
         self.resized.append(AttemptStart(job=job, estimated_end=ends_at, placements=state.placements))
 
     # ---- nodes
@@ -390,8 +390,8 @@ class ReplayWorld:
             raise RuntimeError(f"the replay is broken: {stepped.message}")
         return stepped.state
 
-    def _push(self, at: float, kind: int, whom: int, attempt: float) -> None:
-        heapq.heappush(self.events, (at, kind, whom, attempt))
+    def _push(self, at: float, kind: int, whom: int, attempt: float, turn: int = 0) -> None:
+        heapq.heappush(self.events, (at, kind, turn, whom, attempt))
 
 
 def _attempt(state: JobState) -> int:

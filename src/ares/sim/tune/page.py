@@ -10,6 +10,7 @@ from ares.sim.report.page import cell, page, section, table
 from ares.sim.report.report import comparison
 from ares.sim.report.svg import Unit
 from ares.sim.traces.summary import Summary
+from ares.sim.tune.evidence import GainInterval
 from ares.sim.tune.search import Aim, TuneTrial
 from ares.sim.tune.tune import Tuned
 
@@ -30,13 +31,36 @@ def verdict(tuned: Tuned) -> str:
             "the base profile stays."
         )
     before, after = (metrics.words_of(metric, metrics.value_of(held[at], metric)) for at in (0, tuned.chosen))
-    figure = f"{metric.title} {before} -> {after} ({_signed(tuned)})"
+    figure = f"{metric.title} {before} -> {after} ({_signed(tuned)}{_sure(tuned)})"
+    if not tuned.bearable:
+        longest = " -> ".join(f"{held[at].longest_wait_s / 3600:.1f} h" for at in (0, tuned.chosen))
+        return f"Tuning does not help: the longest wait grows, {longest}; {figure}. Keep the base profile."
     if tuned.helps:
         return f"On held-out jobs the tuned profile is better: {figure}."
+    interval = tuned.interval
+    if tuned.gain > 0.0 and interval is not None and interval.low <= 0.0:
+        return f"Tuning does not help beyond chance: {figure}. Keep the base profile, or tune on a longer trace."
     return (
         f"Tuning does not help: what was better in training is not on held-out jobs: {figure}. Keep the base profile, "
         "or tune on a longer trace."
     )
+
+
+def _sure(tuned: Tuned) -> str:
+    """Between what the gain lies, in 19 of 20 cases."""
+    found = tuned.interval
+    if found is None:
+        return "; how sure that is cannot be said"
+    return f"; gain of {100 * found.low:.1f} to {100 * found.high:.1f} %, 19 times of 20, by {found.blocks} {found.of}"
+
+
+def _interval(found: GainInterval) -> dict[str, Any]:
+    return {
+        "lowPercent": found.low * 100,
+        "highPercent": found.high * 100,
+        "blocks": found.blocks,
+        "of": found.of,
+    }
 
 
 def _signed(tuned: Tuned) -> str:
@@ -199,6 +223,8 @@ def figures(tuned: Tuned) -> dict[str, Any]:
         "completed": len(trials),
         "helps": tuned.helps,
         "gainPercent": tuned.gain * 100,
+        "gainInterval": None if (sure := tuned.interval) is None else _interval(sure),
+        "longestWaitBearable": tuned.bearable,
         "settings": tuned.settings,
         "training": [plain(trials[at].summary) for at in (0, tuned.chosen)],
         "heldOut": plain(tuned.figures),

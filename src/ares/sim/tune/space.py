@@ -79,7 +79,7 @@ def space(base: Profile, *, nodes: int) -> Space:
     """On one node there is nothing to choose between."""
     parameters: list[Parameter] = []
     if nodes > 1:
-        parameters += [Parameter(f"weight.{scorer.name}", "weight", 1.0, 300.0) for scorer in base.scorers]
+        parameters += [Parameter(f"weight.{scorer.name}", "weight", 0.1, 300.0) for scorer in base.scorers]
     parameters.append(Parameter("order", "choice", choices=_ORDERS))
     parameters += [Parameter(f"order.primary.{factor.name}", "weight", 10.0, 5000.0) for factor in base.order.primary]
     parameters += [

@@ -18,6 +18,7 @@ from ares.sim.traces.engine import ReplayOptions
 from ares.sim.traces.outcome import Outcome
 from ares.sim.traces.policies import POLICIES, ReplayPolicy, UnknownPolicy
 from ares.sim.traces.summary import Summary
+from ares.sim.tune.evidence import GAIN_MIN, GainInterval, gain_interval, surely_better, waits_bearably
 from ares.sim.tune.search import Aim, SearchResult, Settings, TuneTrial, aims, best, costs, search
 from ares.sim.tune.space import space
 
@@ -62,8 +63,6 @@ def _of(trace: Trace, jobs: tuple[TraceJob, ...]) -> Trace:
 
 # The chosen profile may be worse than the base by this part in aims other than the first.
 TOLERANCE = 0.02
-# Less than this is chance.
-_GAIN_MIN = 0.005
 _FRONT_MAX = 12
 _TRAIN, _HELD = 0, 1
 
@@ -108,8 +107,19 @@ class Tuned:
         return (base - chosen) / abs(base) if base else 0.0
 
     @property
+    def interval(self) -> GainInterval | None:
+        """How far the gain may be chance, by the same held-out jobs under both profiles."""
+        return gain_interval(self.outcomes[0], self.outcomes[1], self.aims[0].field)
+
+    @property
+    def bearable(self) -> bool:
+        """Whether no held-out job waits much longer than the longest did."""
+        return waits_bearably(*(self.held[at].longest_wait_s for at in (0, self.chosen)))
+
+    @property
     def helps(self) -> bool:
-        return self.gain > _GAIN_MIN
+        """Better, surely so where that can be said, and not at the cost of the job that waits longest."""
+        return self.bearable and surely_better(self.gain, self.interval)
 
 
 def base_policy(named: ReplayPolicy) -> ReplayPolicy:
@@ -196,13 +206,18 @@ class _Bench:
 
 
 def choose(found: SearchResult, goals: Sequence[Aim]) -> int:
-    """The best in the first aim of those hardly worse than the base in any other; the base if none is better."""
+    """The best in the first aim of those hardly worse than the base in any other and in the longest wait; the base if
+    none is better."""
     base = [aim.cost(found.trials[0].summary) for aim in goals]
 
     def bearable(trial: TuneTrial) -> bool:
         own = [aim.cost(trial.summary) for aim in goals]
         no_worse = all(mine <= its + abs(its) * TOLERANCE for mine, its in zip(own[1:], base[1:], strict=True))
-        return no_worse and own[0] < base[0] - abs(base[0]) * _GAIN_MIN
+        return (
+            no_worse
+            and waits_bearably(found.trials[0].summary.longest_wait_s, trial.summary.longest_wait_s)
+            and own[0] < base[0] - abs(base[0]) * GAIN_MIN
+        )
 
     able = [at for at in found.front if bearable(found.trials[at])]
     return min(able, key=lambda at: goals[0].cost(found.trials[at].summary), default=0)

@@ -14,6 +14,7 @@ from ares.check.invariants.history import Effect, ProcessEnded, ProcessStarted
 from ares.model.node import Containment
 from ares.ports.executor import CannotStart, Finished, Launch, Running, Sandbox
 from ares.sim.world.clocks import Chance, SimClock
+from ares.sim.world.data import found
 from ares.sim.world.loop import SimLoop, context_of
 from ares.sim.world.record import WorldRecorder
 
@@ -74,6 +75,7 @@ class SimulatedProcess:
                 fence=self.fence,
                 rank=self.rank,
                 resumed=env.get("ARES_RESTORE_ID", ""),
+                inputs=found(env.get("ARES_INPUTS_DIR", "")),
             )
         )
         self._work = machine.loop.spawn(self.component, self._run(runs_s))

@@ -199,7 +199,7 @@ class SimLink:
         pass
 
     async def fetch(self, credential: str, request: FetchRequest) -> AsyncIterator[FetchPiece]:
-        """`ports.link.FileLink`: files of checkpoints, through the replicas in turn."""
+        """`ports.link.FileLink`: files of checkpoints and of datasets, through the replicas in turn."""
         listeners = self._replicas()
         self._turn += 1
         listener, agent = listeners[self._turn % len(listeners)], f"node {self._node}"
@@ -217,6 +217,8 @@ class SimLink:
                 yield piece
         except StoreError as error:
             raise LinkBroken(f"the store does not answer: {error}") from None
+        except OSError as error:
+            raise LinkBroken(f"files cannot be read now: {error}") from None
 
 
 class Listener:
@@ -225,5 +227,5 @@ class Listener:
     name: str
     component: str
     sessions: Sessions | None
-    # By which nodes read the files of checkpoints.
+    # By which nodes read the files of checkpoints and of datasets.
     staging: Staging | None

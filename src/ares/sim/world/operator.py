@@ -23,6 +23,9 @@ QUOTAS: tuple[Quota | None, ...] = (
     Quota(own=Limits(amounts={"jobs": Limit(hard=4.0)}), threshold=1.0),
     Quota(own=Limits(amounts={"jobs": Limit(hard=3.0), "cpu": Limit(hard=64.0)})),
 )
+# Of worlds with datasets: so slow that fetching one takes seconds.
+SLOW_LINK = Quota(own=Limits(amounts={"transfer": Limit(hard=0.3)}))
+DATA_QUOTAS: tuple[Quota | None, ...] = (None, SLOW_LINK, SLOW_LINK)
 _WHO = Principal(token_id="token-operator", tenant="alpha", role="admin")
 _EAGER = PreemptionPolicy(gap=1, min_runtime_s=0.0, cooldown_s=0.0, cap=2, disruption_max=4.0)
 _BASE = Profile(preemption=_EAGER)

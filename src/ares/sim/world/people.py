@@ -17,6 +17,7 @@ from ares.control.replica import Replica
 from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core.refusal import Refusal
 from ares.model.access import Principal
+from ares.model.checkpoint import CheckpointKeep, CheckpointPolicy
 from ares.model.job import (
     PRIORITIES,
     Gang,
@@ -32,6 +33,7 @@ from ares.model.job import (
 from ares.model.state import JobState
 from ares.ports.store import StoreError
 from ares.sim.world.clocks import Chance
+from ares.sim.world.data import SimFiles, SimulatedData
 from ares.sim.world.loop import SimLoop, context_of
 from ares.sim.world.network import Network
 from ares.sim.world.plane import Plane
@@ -48,6 +50,7 @@ _SMALL = (
     Resources(cpu_milli=500, memory_mib=64, gpus=1),
 )
 _LARGE = (Resources(cpu_milli=2000, memory_mib=64), Resources(cpu_milli=500, memory_mib=64, gpus=2))
+_CHECKPOINTS = (CheckpointPolicy(), CheckpointPolicy(keep=CheckpointKeep(last=3)))
 _RETRY = RetryPolicy(limit=2, base_s=0.3, max_s=2.0, class_limits={"node-lost": 100, "staging": 100})
 
 
@@ -141,7 +144,11 @@ class SimulatedPerson:
         chance: Chance,
         runs_s: tuple[float, ...],
         needs: Chance | None = None,
+        saves: Chance | None = None,
+        data: tuple[SimFiles, Chance] | None = None,
     ) -> None:
+        # Decides which jobs save checkpoints; None in worlds without such jobs.
+        self._saves = saves
         # Decides which jobs wait for others; None in worlds without such jobs.
         self._needs = needs
         self._flow_requests = 0
@@ -149,6 +156,8 @@ class SimulatedPerson:
         self.name = name
         self._runs_s = runs_s
         self._who = Principal(token_id=f"token-{name}", tenant=tenant, role="submitter")
+        # None in worlds without datasets.
+        self.data = None if data is None else SimulatedData(data[0], self._who, data[1])
         self._calls = calls
         self.planes = planes
         self._chance = chance
@@ -163,6 +172,8 @@ class SimulatedPerson:
         """So many actions, with pauses; then repeats every call that has no answer yet."""
         for _ in range(deeds):
             await asyncio.sleep(self._chance.after(2.5))
+            if self.data is not None and self.data.due:
+                await self.data.publish(self.call)
             await self._deed()
             if self._needs is not None and self._needs(0.25):
                 await (self._flow(self._needs) if self._needs(0.5) or not self.jobs else self._hold(self.jobs[-1]))
@@ -216,6 +227,9 @@ class SimulatedPerson:
             effects=chance.pick(("staged", "staged", "staged", "staged", "unsafe")),
             preemption=chance.pick((Preemption(), Preemption(checkpoint_signal="SIGUSR2", wait_s=2.0))),
         )
+        if self._saves is not None and self._saves(0.4):
+            spec = msgspec.structs.replace(spec, checkpoint=self._saves.pick(_CHECKPOINTS))
+        spec = spec if self.data is None else self.data.given(spec)
         if self._needs is not None and self.jobs and self._needs(0.5):
             spec = msgspec.structs.replace(spec, **self._waits(self._needs))
         return SubmitRequest(spec=spec, request_id=f"{self.name}-{self._requests}")
@@ -249,18 +263,18 @@ class SimulatedPerson:
             await asyncio.sleep(0.5)
 
     async def submit_flow(self, request: FlowRequest) -> "AcceptedFlow | Refusal | LostAnswer":
-        answer = await self._call(lambda replica: replica.workflows.submit(self._who, request))
+        answer = await self.call(lambda replica: replica.workflows.submit(self._who, request))
         unknown = isinstance(answer, Refusal) and answer.code == "store-unavailable"
         return LostAnswer() if unknown else answer
 
     async def _hold(self, job: str) -> None:
         self._held.add(job)
-        await self._call(lambda replica: replica.jobs.hold(self._who, job))
+        await self.call(lambda replica: replica.jobs.hold(self._who, job))
         await asyncio.sleep(1.0)
         await self._release(job)
 
     async def _release(self, job: str) -> None:
-        while isinstance(await self._call(lambda replica: replica.jobs.release(self._who, job)), LostAnswer):
+        while isinstance(await self.call(lambda replica: replica.jobs.release(self._who, job)), LostAnswer):
             await asyncio.sleep(0.5)
 
     # ---- calls
@@ -279,7 +293,7 @@ class SimulatedPerson:
     async def send(self, request: SubmitRequest) -> "AcceptedJob | Refusal | LostAnswer":
         payload = hashlib.sha256(msgspec.json.encode(request.spec)).hexdigest()[:12]
         op = self._calls.asked(self.name, self._who.tenant, "submit", request=request.request_id or "", payload=payload)
-        outcome = await self._call(lambda replica: replica.submit.submit(self._who, [request]))
+        outcome = await self.call(lambda replica: replica.submit.submit(self._who, [request]))
         answer = outcome if isinstance(outcome, LostAnswer) else outcome[0]
         if isinstance(answer, AcceptedJob):
             self._answer(op, "ok", job=answer.job, replayed=answer.replayed)
@@ -292,7 +306,7 @@ class SimulatedPerson:
 
     async def look(self, job: str) -> None:
         op = self._calls.asked(self.name, self._who.tenant, "get", job=job)
-        detail = await self._call(lambda replica: replica.jobs.get(self._who, job))
+        detail = await self.call(lambda replica: replica.jobs.get(self._who, job))
         if isinstance(detail, JobDetail):
             self._answer(op, "ok", job=job, **_shown(detail.state))
         else:
@@ -300,7 +314,7 @@ class SimulatedPerson:
 
     async def _result(self, job: str) -> None:
         op = self._calls.asked(self.name, self._who.tenant, "result", job=job)
-        detail = await self._call(lambda replica: replica.jobs.get(self._who, job))
+        detail = await self.call(lambda replica: replica.jobs.get(self._who, job))
         if isinstance(detail, JobDetail):
             seen = {} if detail.result is None else {"": digest_of(detail.result.value)}
             self._answer(op, "ok", job=job, seen=seen, **_shown(detail.state))
@@ -309,18 +323,18 @@ class SimulatedPerson:
 
     async def cancel(self, job: str) -> None:
         op = self._calls.asked(self.name, self._who.tenant, "cancel", job=job)
-        self._steered(op, job, await self._call(lambda replica: replica.jobs.cancel(self._who, job)))
+        self._steered(op, job, await self.call(lambda replica: replica.jobs.cancel(self._who, job)))
 
     async def retry(self, job: str, request: str = "") -> "JobState | Refusal | LostAnswer | None":
         op = self._calls.asked(self.name, self._who.tenant, "retry", job=job, request=request)
-        outcome = await self._call(lambda replica: replica.jobs.retry(self._who, job, "", request))
+        outcome = await self.call(lambda replica: replica.jobs.retry(self._who, job, "", request))
         self._steered(op, job, outcome)
         return outcome
 
     async def _outputs(self, job: str) -> None:
         """Reads every file that is shown: what counts are the bytes."""
         op = self._calls.asked(self.name, self._who.tenant, "outputs", job=job)
-        seen = await self._call(lambda replica: _read_all(replica, self._who, job))
+        seen = await self.call(lambda replica: _read_all(replica, self._who, job))
         if isinstance(seen, dict):
             self._answer(op, "ok", job=job, seen=seen)
         else:
@@ -345,7 +359,7 @@ class SimulatedPerson:
         else:
             self._answer(op, "unknown", job=job)
 
-    async def _call(self, work: Callable[[Replica], Coroutine[Any, Any, T]]) -> "T | LostAnswer":
+    async def call(self, work: Callable[[Replica], Coroutine[Any, Any, T]]) -> "T | LostAnswer":
         try:
             return await self._calls.call(self.name, self._chance.pick(self.planes), work)
         except (NoAnswer, StoreError):

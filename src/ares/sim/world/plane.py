@@ -22,6 +22,7 @@ from ares.model.link import StoreLock
 from ares.ports.blobs import Blobs
 from ares.ports.clock import Clock
 from ares.ports.planning import Handler
+from ares.ports.projects import ProjectFiles
 from ares.ports.store import StoreError
 from ares.sim.world.clocks import Chance, SimClock
 from ares.sim.world.loop import SimLoop
@@ -47,6 +48,7 @@ class Plane(Listener):
         planners: Chance,
         lock: StoreLock | None = None,
         planner_count: int = 1,
+        files: ProjectFiles | None = None,
     ) -> None:
         self.name = name
         self._planner_count = planner_count
@@ -58,7 +60,7 @@ class Plane(Listener):
         self._weather = weather
         self._chance = chance
         self.logs = SimLogs(logs)
-        self._blobs = blobs
+        self._blobs, self._files = blobs, files
         self.clock = SimClock(loop, chance)
         self.moods = Moods(self.clock, planners)
         self._starts = 0
@@ -86,13 +88,18 @@ class Plane(Listener):
         self.wire.set_cut(cut)
         ports = Ports(
             store=self.wire, clock=self.clock, rng=self._chance, telemetry=NullTelemetry(), logs=self.logs,
-            blobs=self._blobs,
+            blobs=self._blobs, projects=self._files,
             planning=tuple(
                 InlinePlanning(self.moods.make, self.clock, self.moods.lag_s) for _ in range(self._planner_count)
             ),
         )  # fmt: skip
         terms = ReplicaTerms(
-            replica=self.name, epoch=self._store.epoch, store_id="world", jobs_max=1000, store_lock=self._lock
+            replica=self.name,
+            epoch=self._store.epoch,
+            store_id="world",
+            jobs_max=1000,
+            store_lock=self._lock,
+            books=False,
         )
         self.replica = Replica(ports, terms)
         self._loop.spawn(self.component, self._live(self.replica))

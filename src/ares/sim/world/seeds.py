@@ -14,9 +14,14 @@ from typing import Any
 
 import msgspec
 
+from ares.check.federation.history import digest as digest_federation
+from ares.check.federation.judge import check as check_federation
 from ares.check.invariants import linearizability
 from ares.check.invariants.history import Violation, encode
 from ares.check.invariants.judge import check
+from ares.sim.federation.cases import FEDERATION_CASES
+from ares.sim.federation.world import PlayedFederation
+from ares.sim.federation.world import play as play_federation
 from ares.sim.mutants.mutants import switched_on
 from ares.sim.world.cases import CASES
 from ares.sim.world.world import Played, play
@@ -65,11 +70,23 @@ def replay(seed: int, mutant: str = "", case: str = "") -> tuple[Played, JudgedS
     return played, JudgedSeed(seed, digest, spent, violations, played.failures, dict(verdict.counts))
 
 
-def work(first: int, count: int, step: int, mutant: str, case: str, out: Callable[[bytes], object]) -> None:
+def replay_federation(seed: int, mutant: str = "", case: str = "") -> tuple[PlayedFederation, JudgedSeed]:
+    """The same for a world of several clusters."""
+    began = time.process_time()
+    with switched_on(mutant):
+        played = play_federation(seed, FEDERATION_CASES[case] if case else None)
+    verdict = check_federation(played.events)
+    spent = time.process_time() - began
+    return played, JudgedSeed(seed, digest_federation(played.events), spent, verdict.violations, (), verdict.counts)
+
+
+def work(
+    first: int, count: int, step: int, mutant: str, case: str, federation: bool, out: Callable[[bytes], object]
+) -> None:
     """The worker's side: a line for each seed."""
     gc.disable()
     for number, seed in enumerate(range(first, first + count * step, step)):
-        _, judged = replay(seed, mutant, case)
+        _, judged = replay_federation(seed, mutant, case) if federation else replay(seed, mutant, case)
         out(msgspec.json.encode(judged) + b"\n")
         if number % _COLLECT_EVERY == _COLLECT_EVERY - 1:
             gc.collect()
@@ -85,6 +102,8 @@ class Range:
     until_broken: bool = False
     # A directed case instead of the swarm.
     case: str = ""
+    # Worlds of a global plane and several clusters.
+    federation: bool = False
 
 
 def run(seeds: Range) -> Generator[JudgedSeed, None, None]:
@@ -103,8 +122,9 @@ def run(seeds: Range) -> Generator[JudgedSeed, None, None]:
 
 
 def _start(seeds: Range, first: int, count: int, step: int) -> "subprocess.Popen[bytes]":
+    worlds = "federation" if seeds.federation else "cluster"
     numbers = (str(number) for number in (first, count, step))
-    command = [sys.executable, "-m", "ares.sim.world.worker", *numbers, seeds.mutant, seeds.case]
+    command = [sys.executable, "-m", "ares.sim.world.worker", *numbers, seeds.mutant, seeds.case, worlds]
     environment = {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
 

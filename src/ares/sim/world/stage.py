@@ -34,13 +34,14 @@ class DirectedCase:
     people: int = 1
     beside: bool = False
     planners: int = 1
+    data: bool = False
 
     @property
     def shape(self) -> Mix:
         return replace(
             mix(0), replicas=self.replicas, nodes=self.nodes, people=self.people, families=(), drift=0.0,
             lease_stretch=1.0, store_rate=0.0, store_slow=0.0, breaking=0.0, slow=0.0, doubled=0.0, beside=self.beside,
-            planners=self.planners,
+            planners=self.planners, data=self.data,
         )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ares.check.invariants.history import Fault, Healed, Woken
 from ares.sim.world.clocks import Chance
+from ares.sim.world.data import SimFiles
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Network
 from ares.sim.world.node import SimulatedNode
@@ -25,6 +26,8 @@ FAMILIES = (
 
 # From this seed on replicas have several planners. Worlds before it are as they were recorded.
 PLANNER_SEEDS = 200_000
+# And from this one on tenants have datasets.
+DATA_SEEDS = 300_000
 # Worlds with them show little else.
 _RARE = {"restore": 0.1}
 
@@ -61,6 +64,8 @@ class Mix:
     beside: bool = False
     # Planners of each replica.
     planners: int = 1
+    # Tenants have datasets, and jobs that read them.
+    data: bool = False
 
 
 def mix(seed: int) -> Mix:
@@ -86,6 +91,7 @@ def mix(seed: int) -> Mix:
         drift=chance.pick((0.0, 0.0, 0.01, -0.01)),
         beside=chance(0.5),
         planners=chance.pick((2, 4)) if seed >= PLANNER_SEEDS else 1,
+        data=seed >= DATA_SEEDS,
     )
 
 
@@ -102,6 +108,7 @@ class SwarmNemesis:
         store: RecordedStore,
         weather: Weather,
         blobs: SimBlobs,
+        files: SimFiles,
         planes: list[Plane],
         nodes: list[SimulatedNode],
         people: list[str],
@@ -113,7 +120,7 @@ class SwarmNemesis:
         self._network = network
         self._store = store
         self._weather = weather
-        self._blobs = blobs
+        self._blobs, self._files = blobs, files
         self._planes = planes
         self._nodes = nodes
         self._people = people
@@ -127,7 +134,8 @@ class SwarmNemesis:
         mix, chance = self._mix, self._chance
         self._weather.rate, self._weather.slow = mix.store_rate, mix.store_slow
         self._network.breaking, self._network.slow, self._network.doubled = mix.breaking, mix.slow, mix.doubled
-        self._network.slow_s, self._blobs.rate = mix.slow_s, mix.blob_rate
+        self._network.slow_s = mix.slow_s
+        self._blobs.rate = self._files.rate = mix.blob_rate
         self._store.faults.lease_stretch = mix.lease_stretch
         if mix.store_rate or mix.store_slow:
             self._note("weather", "store", "requests to the store are lost, late or slow now and then")
@@ -145,7 +153,7 @@ class SwarmNemesis:
         for number in sorted(self._mend):
             self._mend[number]()
         self._mend.clear()
-        self._weather.rate = self._weather.slow = self._blobs.rate = 0.0
+        self._weather.rate = self._weather.slow = self._blobs.rate = self._files.rate = 0.0
         self._network.breaking = self._network.slow = self._network.doubled = 0.0
         self._store.faults.lease_stretch = 1.0
         self._recorder.add(Healed(t=self._recorder.now()))

@@ -1,4 +1,7 @@
-"""A process that plays seeds: `python -m ares.sim.world.worker FIRST COUNT STEP MUTANT CASE`; the last may be empty."""
+"""A process that plays seeds: `python -m ares.sim.world.worker FIRST COUNT STEP MUTANT CASE WORLDS`.
+
+MUTANT and CASE may be empty.
+"""
 
 import sys
 
@@ -11,5 +14,5 @@ def _say(line: bytes) -> None:
 
 
 if __name__ == "__main__":
-    first, count, step, mutant, case = sys.argv[1:]
-    work(int(first), int(count), int(step), mutant, case, _say)
+    first, count, step, mutant, case, worlds = sys.argv[1:]
+    work(int(first), int(count), int(step), mutant, case, worlds == "federation", _say)

@@ -20,10 +20,11 @@ from ares.model.link import StoreLock
 from ares.model.state import TERMINAL, ArrayRecord, JobState
 from ares.model.timing import DEFAULT
 from ares.sim.world.clocks import Chance, SimClock
+from ares.sim.world.data import SimFiles
 from ares.sim.world.loop import SimLoop
 from ares.sim.world.network import Listener, Network
 from ares.sim.world.node import SimulatedNode
-from ares.sim.world.operator import QUOTAS, Operator
+from ares.sim.world.operator import DATA_QUOTAS, QUOTAS, Operator
 from ares.sim.world.people import SimulatedCalls, SimulatedPerson
 from ares.sim.world.plane import Beside, Plane
 from ares.sim.world.record import WorldRecorder
@@ -34,7 +35,8 @@ from ares.sim.world.swarm import Mix, SwarmNemesis, mix
 
 
 _state = msgspec.json.Decoder(JobState).decode
-# From this seed on people submit jobs that wait for jobs, and workflows. Worlds before it are as they were recorded.
+# From this seed on people submit workflows, and jobs that wait for jobs or save checkpoints. Worlds before it are as
+# they were recorded.
 FLOW_SEEDS = 100_000
 _array = msgspec.json.Decoder(ArrayRecord).decode
 
@@ -88,6 +90,7 @@ class SimulatedWorld:
         self.store = RecordedStore(SimClock(self.loop, Chance(seed, "store clock")), self.recorder)
         logs = directory / "logs"
         self.blobs = SimBlobs(self.loop, Chance(seed, "blobs"))
+        self.files = SimFiles(self.loop, Chance(seed, "files"))
         self.planes = [self._plane(f"r{n + 1}", logs) for n in range(self.mix.replicas)]
         self.nodes = [self._node(f"n{n + 1}", directory) for n in range(self.mix.nodes)]
         calls = SimulatedCalls(self.loop, self.network, self.recorder, Chance(seed, "calls"))
@@ -100,16 +103,18 @@ class SimulatedWorld:
                 Chance(seed, f"p{n + 1}"),
                 self.mix.runs_s,
                 Chance(seed, f"needs of p{n + 1}") if seed >= FLOW_SEEDS and shape is None else None,
+                Chance(seed, f"checkpoints of p{n + 1}") if seed >= FLOW_SEEDS and shape is None else None,
+                (self.files, Chance(seed, f"data of p{n + 1}")) if self.mix.data else None,
             )
             for n in range(self.mix.people)
         ]
         self.operator = Operator(
             calls, self.planes, [node.name for node in self.nodes], Chance(seed, "operator"),
-            Chance(seed, "quotas").pick(QUOTAS),
+            Chance(seed, "quotas").pick(DATA_QUOTAS if self.mix.data else QUOTAS),
         )  # fmt: skip
         self.nemesis = SwarmNemesis(
             self.loop, self.recorder, Chance(seed, "nemesis"), self.mix, self.network, self.store, self.weather,
-            self.blobs, self.planes, self.nodes, [person.name for person in self.people],
+            self.blobs, self.files, self.planes, self.nodes, [person.name for person in self.people],
         )  # fmt: skip
         self._lives: list[asyncio.Task[None]] = []
 
@@ -123,7 +128,7 @@ class SimulatedWorld:
         planners = Chance(self.seed, f"planners of {name}")
         return Plane(
             self.loop, self.recorder, self.network, self.store, self.weather, chance, name, logs, self.blobs, planners,
-            _LOCK if self._beside else None, self.mix.planners,
+            _LOCK if self._beside else None, self.mix.planners, self.files if self.mix.data else None,
         )  # fmt: skip
 
     def _node(self, name: str, directory: Path) -> SimulatedNode:

@@ -65,10 +65,11 @@ class WardenSlot:
         # Not `poll`, which fails with more files than may be open: an attempt of the slot's own user may change that.
         self._poll = select.epoll()
         self._poll.register(agent, select.EPOLLIN)
-        self._poll.register(self._signals, select.EPOLLIN)
         self._poll.register(warden, 0)
+        # What comes of the attempt itself. It is a part of the other, so that its stderr is registered once.
         self._poll_quick = select.epoll()
         self._poll_quick.register(self._signals, select.EPOLLIN)
+        self._poll.register(self._poll_quick, select.EPOLLIN)
         self._poll_signals = select.epoll()
         self._poll_signals.register(self._signals, select.EPOLLIN)
         # Pages that no message has reached take no memory.
@@ -87,7 +88,7 @@ class WardenSlot:
         self._cpu_s = 0.0
         self._rss_kib = 0
         self._inherited = Inherited(spared=limits.holds_memory())
-        self._stderr = StderrRelay((self._poll, self._poll_quick))
+        self._stderr = StderrRelay(self._poll_quick)
         # OOM score and pin of the attempt, for sessions in it.
         self._settings: tuple[int, Pin | None] = (0, None)
         # Of sessions in the attempt: what a session runs is told nothing.
@@ -107,7 +108,7 @@ class WardenSlot:
             # Checked first: a slot that must end leaves the command unread, so the agent knows that it did not start.
             if self._warden in ready:
                 self.end()
-            if self._signals in ready:
+            if self._poll_quick.fileno() in ready:
                 self._read_signals()
             if self._agent.fileno() in ready:
                 return receive(self._agent, self._received)
@@ -266,7 +267,8 @@ class WardenSlot:
                 if fd == self._warden:
                     self.end()
                 elif fd != self._agent.fileno():
-                    self._hear(fd)
+                    for news, _ in self._poll_quick.poll(0):
+                        self._hear(news)
                 else:
                     deadline = self._command(*receive_files(self._agent), deadline)
         return expired
@@ -306,7 +308,7 @@ class WardenSlot:
         assert cage is not None, "an attempt runs here"
         self._agent.close()
         os.close(self._signals)
-        self._stderr.forget()
+        self._stderr.close()
         try:
             self._limits.join()
             self._inherited.renew()

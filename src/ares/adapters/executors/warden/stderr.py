@@ -13,7 +13,7 @@ import select
 import stat
 import struct
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Final
 
 # As `ports.executor` describes it.
@@ -39,8 +39,8 @@ _LOG: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 class StderrRelay:
     """A pipe for each attempt in turn. A poll tells the slot of the first byte, and no more."""
 
-    def __init__(self, polls: "Sequence[select.epoll]") -> None:
-        self._polls = polls
+    def __init__(self, poll: select.epoll) -> None:
+        self._poll = poll
         self._user = os.geteuid()
         self._path, self._owner = "", -1
         # The log, opened once more: only so it is known where in it a write of the slot has come to lie.
@@ -64,8 +64,7 @@ class StderrRelay:
         # The slot keeps the end to write to as well: otherwise the end of the attempt would wake it twice.
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
-        for poll in self._polls:
-            poll.register(self._reader, select.EPOLLIN)
+        self._poll.register(self._reader, select.EPOLLIN)
         try:
             if uid >= 0:
                 os.fchown(self._writer, uid, uid)
@@ -91,8 +90,7 @@ class StderrRelay:
             self._busy, self._bell = None, -1
             self._pump()
             return
-        for poll in self._polls:
-            poll.unregister(self._reader)
+        self._poll.unregister(self._reader)
 
     def finish(self) -> bool:
         """Passes on the rest, when the attempt has no process left. False when the disk hangs: the slot is of no use
@@ -108,13 +106,8 @@ class StderrRelay:
         return True
 
     def close(self) -> None:
-        if self._reader >= 0 and self._busy is None:
-            for poll in self._polls:
-                poll.unregister(self._reader)
-        self.forget()
-
-    def forget(self) -> None:
-        """Closes the files. A fork of the slot leaves its polls, which are the slot's own too, as they are."""
+        """Closes the files. The slot's poll forgets a file that no process has open; forks of the slot close theirs
+        too, and must not change the poll, which is the slot's own."""
         for fd in (self._reader, self._writer, self._own, self._index, self._bell):
             if fd >= 0:
                 os.close(fd)

@@ -16,7 +16,7 @@ from grpc import ChannelConnectivity, StatusCode
 
 from ares.adapters.store.etcd.pb import rpc_pb2
 from ares.ports.clock import Clock
-from ares.ports.store import StoreError, StoreUnavailable, StoreVersionRefused
+from ares.ports.store import StoreError, StoreRefused, StoreUnavailable, StoreVersionRefused
 
 # ---- etcd versions that do not lose acknowledged writes
 
@@ -248,7 +248,7 @@ class EtcdCluster:
 def refusal(error: grpc.aio.AioRpcError) -> StoreError | None:
     """The exception for an answer that means nothing was done; None when that is not certain."""
     if error.code() in _REFUSED_CODES:
-        return StoreError(f"etcd refused the request: {describe(error)}")
+        return StoreRefused(f"etcd refused the request: {describe(error)}")
     if error.code() is StatusCode.RESOURCE_EXHAUSTED:
         return StoreUnavailable(f"etcd refused the request: {describe(error)}; free space or slow down")
     if error.code() is StatusCode.UNAVAILABLE and error.details() == _NO_LEADER:

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from ares.adapters.store.etcd.messages import committed, merged, txn_request
 from ares.adapters.store.etcd.pb import rpc_pb2
-from ares.ports.store import Committed, Compare, Delete, Get, Op, StoreError, Unknown
+from ares.ports.store import Committed, Compare, Delete, Get, Op, StoreError, StoreRefused, Unknown
 
 # etcd allows 128 operations in a request and, nested, what the outer level leaves: 64 leave room for 60.
 _TXNS_PER_REQUEST = 64
@@ -137,7 +137,7 @@ class Coalescer:
             _answer(batch, outcome)
         except StoreError as refused:
             # The request was refused as a whole and nothing was done: sending each transaction alone repeats none.
-            if len(batch) > 1 and type(refused) is StoreError:
+            if len(batch) > 1 and isinstance(refused, StoreRefused):
                 for waiting in batch:
                     waiting.alone = True
                 self._queue.extendleft(reversed(batch))

@@ -10,7 +10,7 @@ from ares.check.invariants.rule import Rule
 
 _WHOLE = 1000
 # Rules by which one job leaves for another.
-_FOR_ANOTHER = frozenset({"priority", "reclaim"})
+_FOR_ANOTHER = frozenset({"priority", "reclaim", "service"})
 _WAITING = frozenset({"PENDING", "PREEMPTED"})
 
 

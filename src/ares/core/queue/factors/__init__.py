@@ -12,13 +12,14 @@ from ares.core.queue.factors.factor import ClassFacts, Factor, FactorEach, JobFa
 from ares.core.queue.factors.fair_share import fair_share, fair_shares
 from ares.core.queue.factors.fifo import fifo, fifos
 from ares.core.queue.factors.priority import priorities, priority
+from ares.core.queue.factors.served import served, serveds
 from ares.core.queue.factors.shortest import shortest
 from ares.core.queue.factors.size import size, sizes
 from ares.core.queue.shares import Shares
 from ares.model.profile import OrderPolicy, Weight
 
 __all__ = [
-    "BY_RUN_TIME", "EACH", "FACTORS", "SETTLED", "STATIC", "ClassFacts", "Factor", "JobFacts", "explain",
+    "BY_CLASS", "BY_RUN_TIME", "EACH", "FACTORS", "SETTLED", "STATIC", "ClassFacts", "Factor", "JobFacts", "explain",
     "latest_start", "rank",
 ]  # fmt: skip
 
@@ -30,6 +31,7 @@ FACTORS: dict[str, Factor] = {
     "fair-share": fair_share,
     "fifo": fifo,
     "priority": priority,
+    "served": served,
     "shortest": shortest,
     "size": size,
 }
@@ -41,12 +43,15 @@ EACH: dict[str, FactorEach] = {
     "fair-share": fair_shares,
     "fifo": fifos,
     "priority": priorities,
+    "served": serveds,
     "size": sizes,
 }
 # Factors that stay the same while a cycle places jobs.
 STATIC: frozenset[str] = frozenset(FACTORS) - {"drf"}
+# Factors that are the same for all jobs of a class; of these, `drf` moves as the cycle places jobs.
+BY_CLASS: frozenset[str] = frozenset({"drf", "fair-share", "fifo", "priority", "served"})
 # Factors that stay the same as long as the job waits.
-SETTLED: frozenset[str] = frozenset({"fifo", "priority", "shortest", "f1"})
+SETTLED: frozenset[str] = frozenset({"fifo", "priority", "served", "shortest", "f1"})
 # Factors that differ between jobs of one class, so they go with settled ones only.
 BY_RUN_TIME: frozenset[str] = frozenset({"shortest", "f1"})
 

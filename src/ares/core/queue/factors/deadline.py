@@ -1,4 +1,7 @@
-"""How little slack is left before the deadline: 0 until the horizon, 1 from when the job must start at once."""
+"""How little slack is left before the deadline: 0 until the horizon, 1 when the job must start at once.
+
+0 again once the job would miss it though it started now: a deadline that is lost goes before none that can be met.
+"""
 
 from math import inf
 
@@ -29,13 +32,14 @@ def _least_s(spec: JobSpec, runs_s: float) -> float:
 
 
 def deadline(facts: JobFacts, _shares: Shares, order: OrderPolicy, now: float) -> float:
-    if facts.latest_start is None:
+    if facts.latest_start is None or facts.latest_start < now:
         return 0.0
     return min(1.0, max(0.0, 1.0 - (facts.latest_start - now) / order.horizon_s))
 
 
 def deadlines(facts: ClassFacts, _shares: Shares, order: OrderPolicy, now: float) -> Floats | float:
-    dated = ~np.isnan(facts.latest_start)
+    # Of jobs without a deadline it is not a number, which is not later than anything.
+    dated = facts.latest_start >= now
     if not dated.any():
         return 0.0
     near = 1.0 - (np.where(dated, facts.latest_start, 0.0) - now) / order.horizon_s

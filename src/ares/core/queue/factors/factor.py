@@ -25,6 +25,8 @@ class JobFacts(NamedTuple):
     # How long the job will run, as far as is known.
     runs_s: float = inf
     ask: Ask = Ask()
+    # What its service counts, where it saves its work.
+    served_s: float = 0.0
 
     @property
     def width(self) -> float:
@@ -53,6 +55,7 @@ class ClassFacts(NamedTuple):
     # CPU and GPU thousandths and MiB of one rank: a row for each. And how many ranks.
     amounts: Floats
     ranks: Floats
+    served_s: Floats
 
     def by_account(self, of: Callable[[str], float]) -> Floats:
         return np.array([of(account) for account in self.accounts])[self.account]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ares.core.schedule.actions.allocate import allocate
 from ares.core.schedule.actions.backfill import backfill
 from ares.core.schedule.actions.claim import claim
-from ares.core.schedule.actions.evict import preempt, reclaim
+from ares.core.schedule.actions.evict import preempt, reclaim, rotate
 from ares.core.schedule.actions.pace import paces
 from ares.core.schedule.actions.resize import grow, shrink
 from ares.core.schedule.trial import Trial
@@ -20,5 +20,6 @@ ACTIONS: dict[str, Action] = {
     "pace": paces,
     "preempt": preempt,
     "reclaim": reclaim,
+    "rotate": rotate,
     "shrink": shrink,
 }

@@ -3,7 +3,6 @@
 A promise is a claim on the future: jobs that come after may use the room only as long as the promise is kept.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Literal
@@ -15,7 +14,7 @@ from ares.core.capacity.claims import Claim
 from ares.core.capacity.transaction import taken_by
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.plan import LeftOut
-from ares.core.schedule.promised_room import choose_again
+from ares.core.schedule.promised_room import choose_again, in_its_room
 from ares.core.schedule.quick_look import QuickLook
 from ares.core.schedule.slot import Slot, earliest, full
 from ares.core.schedule.trial import Assignment, Trial
@@ -88,6 +87,7 @@ class BackfillPass:
     def run(self, rest: Iterable[Candidate]) -> None:
         trial = self._round
         self._begin_placed()
+        self._close_hopeless()
         for job, job_class in self._resumed(self._in_order(rest)):
             if len(trial.placed) >= trial.profile.max_placements_per_cycle:
                 trial.more = True
@@ -167,16 +167,33 @@ class BackfillPass:
             yield candidate
         yield from sorted(rest, key=lambda candidate: self._waiting.likely_of(candidate[0]))
 
-    def _hopeless(self, job: str, job_class: JobClass) -> bool:
-        """A quick look at most jobs behind: no room, no promise to make, and no caller that wants the reason."""
+    @property
+    def _looks_quickly(self) -> bool:
+        """Whether no promise is to be made, and no caller wants to know why jobs behind do not start."""
         if self._round.tells or self._strategy not in ("easy", "aggressive"):
             return False
-        if len(self._round.promises) < self._policy.reservations or self._waiting.gap_of(job) is not None:
+        return len(self._round.promises) >= self._policy.reservations
+
+    def _close_hopeless(self) -> None:
+        """Classes that no row has room for need no rank."""
+        if self._looks_quickly:
+            too_large = self._look.too_large
+            self.closed.update(each.id for each in self._waiting.active.values() if too_large(each))
+
+    def _hopeless(self, job: str, job_class: JobClass) -> bool:
+        """A quick look at most jobs behind: there is no room."""
+        if not self._looks_quickly or self._waiting.gap_of(job) is not None:
             return False
         if self._look.too_large(job_class):
             self.closed.add(job_class.id)
             return True
-        runs_s = self._round.runs_of(job)
+        if not self._no_room(job_class, self._round.runs_of(job)):
+            return False
+        if not self._round.paced and self._no_room(job_class, self._look.shortest(job_class)):
+            self.closed.add(job_class.id)
+        return True
+
+    def _no_room(self, job_class: JobClass, runs_s: float) -> bool:
         return runs_s >= self._refused.get(job_class.id, _EVER) or not self._look.may_fit(job_class, runs_s)
 
     def _start(self, job: str, job_class: JobClass) -> bool:
@@ -278,7 +295,7 @@ class BackfillPass:
         told = self._cluster.told.get(job)
         held_from = self._held_from(found.start, told)
         if told is not None and found.start > held_from:
-            found = self._in_its_room(told, runs_s) or found
+            found = in_its_room(trial, told, runs_s) or found
         start = found.start
         trial.claims.add(Claim(job, held_from, max(start, held_from) + runs_s, found.taken))
         trial.promises[job] = Promise(
@@ -301,20 +318,10 @@ class BackfillPass:
         if told is None or not self._policy.drain or self._strategy == "conservative":
             # Where every job is promised a start, room kept longer for one would be in the way of jobs ahead of it.
             return start
+        if self._policy.hold == "likely" and not self._cluster.guard.counts(told) and self._cluster.guessed(told):
+            # Half of what is told by likely run times slips.
+            return start
         return min(start, told.start if told.held_from is None else told.held_from)
-
-    def _in_its_room(self, told: Promise, runs_s: float) -> Slot | None:
-        """When the promised room of the job is free. A promise that slipped stays there: room is kept as it comes free.
-        A job that moved to wherever jobs are thought to end sooner, again and again, might never have all of it."""
-        claims, now = self._round.claims, self._round.now
-        claim = claim_of(self._cluster, told)
-        if claim is None:
-            return None
-        rows = {allocation.row for allocation in claim.taken}
-        ends = (shift.at for row in rows for shift in claims.shifts(row) if shift.sign > 0)
-        times = [now, *sorted({at for at in ends if now < at < inf})]
-        at = bisect_left(times, True, key=lambda at: claims.has_room(claim._replace(start=at, until=at + runs_s)))
-        return Slot(times[at], claim.taken) if at < len(times) else None
 
     def _still(self, kept: Promise) -> bool:
         """Whether nothing that matters has changed since the promise was made."""

@@ -9,12 +9,20 @@ from ares.core.ask import Ask
 from ares.core.capacity.holding import Holding
 from ares.core.capacity.node_table import Ints
 from ares.core.capacity.transaction import Allocation, taken_by
+from ares.core.queue.service import counted, quantum_s, turn_of
 from ares.core.queue.waiting import JobClass
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.gang import widest_allowed
 from ares.core.schedule.plan import Eviction
 from ares.core.schedule.preempt.eligible import Rule
-from ares.core.schedule.preempt.holders import Asker, EvictionCandidate, Freed, RoomColumns, RoomRequest
+from ares.core.schedule.preempt.holders import (
+    Asker,
+    EvictionCandidate,
+    Freed,
+    RoomColumns,
+    RoomRequest,
+    ServedTurn,
+)
 from ares.core.schedule.preempt.record import eviction_reason, eviction_record
 from ares.core.schedule.preempt.screen import Census, census, screen
 from ares.core.schedule.preempt.victims import NoVictims, Victims, bound_of, choose
@@ -36,7 +44,7 @@ def evict(rule: Rule, trial: Trial) -> None:
     for left in list(trial.left.values()):
         job_class = trial.waiting.class_of(left.first_job)
         served = left.first_job in trial.cluster.reserved or left.first_job in trial.making_room
-        if job_class is None or served or not _worth_a_try(rule, trial, job_class):
+        if job_class is None or served or not _worth_a_try(rule, trial, left.first_job, job_class):
             continue
         if trial.cluster.booked(job_class.key.asks[0].reservation, trial.now) is not None:
             continue
@@ -51,12 +59,17 @@ def evict(rule: Rule, trial: Trial) -> None:
             return
 
 
-def _worth_a_try(rule: Rule, trial: Trial, job_class: JobClass) -> bool:
+def _worth_a_try(rule: Rule, trial: Trial, job: str, job_class: JobClass) -> bool:
     """Whether any running job could be evicted for this class at all."""
     levels = trial.cluster.preemptible
     if rule == "priority":
         yields_from = job_class.key.level + trial.profile.preemption.gap
         return any(count for level, count in levels.items() if level >= yields_from)
+    if rule == "service":
+        # A job that will have room in a moment waits for it.
+        promise = trial.promises.get(job)
+        soon = promise is not None and promise.start - trial.now <= trial.profile.preemption.min_runtime_s
+        return not soon and trial.cluster.yields.due(trial.now)
     return any(levels.values()) and any(share.soft for share in trial.profile.shares.values())
 
 
@@ -71,10 +84,10 @@ def prospects(trial: Trial, job: str, job_class: JobClass) -> Eviction | str:
         return f"a {'licence' if gates[0].code.endswith('LICENCE') else 'limit'} is not lifted by preemption"
     why = "nobody runs that matters so much less"
     counted: Census | None = None
-    for rule in ("reclaim", "priority"):
+    for rule in ("reclaim", "priority", "service"):
         if rule not in [_RULE_OF.get(action) for action in trial.profile.actions]:
             continue
-        if not _worth_a_try(rule, trial, job_class):
+        if not _worth_a_try(rule, trial, job, job_class):
             continue
         counted = counted or census(holders(trial, set()))
         found = find_victims(rule, trial, job, job_class, counted)
@@ -86,8 +99,9 @@ def prospects(trial: Trial, job: str, job_class: JobClass) -> Eviction | str:
 
 reclaim = partial(evict, "reclaim")
 preempt = partial(evict, "priority")
+rotate = partial(evict, "service")
 # By the name of the action in a profile.
-_RULE_OF: dict[str, Rule] = {"reclaim": "reclaim", "preempt": "priority"}
+_RULE_OF: dict[str, Rule] = {"reclaim": "reclaim", "preempt": "priority", "rotate": "service"}
 
 
 def holders(trial: Trial, going: set[str]) -> Iterator[EvictionCandidate]:
@@ -112,8 +126,17 @@ def holders(trial: Trial, going: set[str]) -> Iterator[EvictionCandidate]:
         held = holding.held
         yield EvictionCandidate(
             holding.job, holding.level, holding.account, held.gpu_milli, held.cpu_milli, ran_s, unsaved_s,
-            holding.preemptions, ago, holding.preemptible, at,
+            holding.preemptions, ago, holding.preemptible, at, _turn(trial, holding),
         )  # fmt: skip
+
+
+def _turn(trial: Trial, holding: Holding) -> ServedTurn | None:
+    if holding.served_s is None:
+        return None
+    held_s = max(0.0, trial.now - holding.since)
+    service_s = holding.served_s + held_s
+    at = turn_of(holding.submitted_at, service_s, trial.profile.order)
+    return None if at is None else ServedTurn(counted(service_s), at, held_s >= quantum_s(holding.served_s))
 
 
 def on_booked(cluster: Cluster, holding: Holding, now: float) -> bool:
@@ -137,16 +160,25 @@ def _freed(holding: Holding, number: int) -> Freed:
     return Freed(place.cpu_milli, place.memory_mib, tuple((gpu, place.gpu_milli) for gpu in place.gpus), devices)
 
 
+def _turn_of(trial: Trial, job: str) -> ServedTurn | None:
+    """By age and service; of a job that is not in line yet, as if it came now."""
+    waits = trial.waiting.class_of(job) is not None
+    facts = trial.waiting.facts_of(job) if waits else None
+    came_at, served_s = (trial.now, 0.0) if facts is None else (facts.submitted_at, facts.served_s)
+    at = turn_of(came_at, served_s, trial.profile.order)
+    return None if at is None else ServedTurn(served_s, at)
+
+
 def find_victims(rule: Rule, trial: Trial, job: str, job_class: JobClass, counted: Census) -> Eviction | str:
     """The cheapest victims whose eviction makes room, which is then taken; or why there are none."""
-    key = job_class.key
+    key, turn = job_class.key, _turn_of(trial, job) if rule == "service" else None
     why = ""
     for number, ask in enumerate(key.asks):
         if ask.near or trial.gate(key, ask) is not None:
             continue
         request = request_of(ask)
         stands = standing(trial, ask)
-        asker = Asker(job, key.level, key.account, stands, request.milli)
+        asker = Asker(job, key.level, key.account, stands, request.milli, turn)
         screened = screen(counted, asker, trial.profile.preemption, rule)
         bound = bound_of(request, asker, trial.profile.preemption, rule)
         found = [choose(request, rooms_of(trial, ask, rows), screened, bound) for rows in _places(trial, ask)]

@@ -91,9 +91,7 @@ def _in_line(trial: Trial, classes: list[JobClass]) -> dict[str, PacedJob]:
     slots = pace(runners, gpus, trial.now)
     idle = _idle(slots, lines, gpus, trial.now)
     found = {
-        runner.job: _paced(slots[runner.job], gpus.runs_s[runner.kind], idle, lines)
-        for runner in runners
-        if runner.job in slots
+        runner.job: _paced(runner, slots[runner.job], gpus, idle, lines) for runner in runners if runner.job in slots
     }
     short = ((runner, _before(runner, found.get(runner.job), lines, gpus, trial.now)) for runner in runners)
     return found | {runner.job: slips_in for runner, slips_in in short if slips_in is not None}
@@ -177,7 +175,8 @@ def _sorted_out(trial: Trial, asks: list[Ask], lines: _GpuTable) -> Gpus:
     """GPUs of one model that the same asks could have are of one sort."""
     plain = {ask._replace(runs=()): 0 for ask in asks}
     usable = np.array([_usable(trial, ask, lines) for ask in plain]).reshape(len(plain), len(lines.models))
-    keys = [(model, usable[:, gpu].tobytes()) for gpu, model in enumerate(lines.models)]
+    prices = _prices(trial, lines)
+    keys = [(model, usable[:, gpu].tobytes(), prices[gpu]) for gpu, model in enumerate(lines.models)]
     sorts = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     first = [keys.index(key) for key in sorts]
     number = {ask: at for at, ask in enumerate(plain)}
@@ -186,7 +185,19 @@ def _sorted_out(trial: Trial, asks: list[Ask], lines: _GpuTable) -> Gpus:
         for ask in asks
     ]
     table = np.array(runs, np.float64).reshape(len(asks), len(first))
-    return Gpus(lines.free_at, np.array([sorts[key] for key in keys], np.int64), table)
+    price_hour = np.array([key[2] for key in sorts], np.float64)
+    return Gpus(lines.free_at, np.array([sorts[key] for key in keys], np.int64), table, price_hour)
+
+
+def _prices(trial: Trial, lines: _GpuTable) -> list[float]:
+    """What each GPU costs in an hour, by its pool."""
+    pools, of_row = trial.profile.pools, dict[int, float]()
+    for row in {int(row) for row in lines.rows}:
+        record = trial.cluster.table.records[row]
+        pool = None if record is None else pools.get(record.info.pool)
+        if pool is not None:
+            of_row[row] = pool.gpu_hour * (pool.spot_factor if pool.spot else 1.0)
+    return [of_row.get(row, 0.0) for row in lines.rows.tolist()]
 
 
 def _usable(trial: Trial, ask: Ask, lines: _GpuTable) -> Bools:
@@ -228,14 +239,18 @@ def _idle(slots: dict[str, PacedSlot], lines: _GpuTable, gpus: Gpus, now: float)
     return {gpus.sort.item(gpu): lines.models[gpu] for gpu in free}
 
 
-def _paced(slot: PacedSlot, runs: Floats, idle: dict[int, str], lines: _GpuTable) -> PacedJob:
-    best = min(((runs.item(sort), model) for sort, model in idle.items()), default=(inf, ""))
+def _paced(runner: PacedRunner, slot: PacedSlot, gpus: Gpus, idle: dict[int, str], lines: _GpuTable) -> PacedJob:
+    runs, price = gpus.runs_s[runner.kind], gpus.price_hour
+    best = min(((runs.item(sort), model, sort) for sort, model in idle.items()), default=(inf, "", 0))
+    dated = runner.deadline < inf and not slot.late and best[0] < inf
     return PacedJob(
         model=lines.models[slot.gpu],
         start=slot.start,
         end=slot.end,
         late=slot.late,
         instead=None if best[0] == inf else (best[1], best[0]),
+        cheaper=dated
+        and (slot.end - slot.start) * price.item(gpus.sort.item(slot.gpu)) < best[0] * price.item(best[2]),
     )
 
 

@@ -33,4 +33,4 @@ FILTERS: dict[str, Filter] = {
     "numa": numa.FILTER,
 }
 # What they say about a row changes with what is taken from it in no other way than `fit.room` counts.
-BUILT_IN = frozenset(FILTERS) | {"isolation"}
+BUILT_IN = frozenset(FILTERS) | {"isolation", "pods"}

@@ -3,16 +3,17 @@
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from ares.core.schedule.preempt.holders import Asker, EvictionCandidate
+from ares.core.schedule.preempt.holders import Asker, EvictionCandidate, ServedTurn
 from ares.model.job import PRIORITIES
 from ares.model.profile import PreemptionPolicy
 
-# Why a job is evicted: for a more important job, for a lender's own, to tidy up, or because an operator says so.
-Rule = Literal["priority", "reclaim", "shrink", "consolidate", "drain"]
+# Why a job is evicted: for a more important job, for a lender's own, for a job that has had less service, to tidy up,
+# or because an operator says so.
+Rule = Literal["priority", "reclaim", "service", "shrink", "consolidate", "drain"]
 # Why a holder stays.
 Exclusion = Literal[
     "itself", "not-preemptible", "gap", "critical", "not-borrowing", "asker-would-borrow", "own-share", "cap",
-    "cooldown", "min-runtime",
+    "cooldown", "min-runtime", "more-important", "not-saving", "its-turn", "quantum",
 ]  # fmt: skip
 
 _LOWEST = len(PRIORITIES) - 1
@@ -57,6 +58,11 @@ def _own_share(holder: EvictionCandidate, asker: Asker) -> bool:
     return asker.standing[mine] <= 0 < asker.standing[theirs] + asker.asked
 
 
+def _has_had_more(holder: ServedTurn | None, asker: ServedTurn | None) -> bool:
+    """More service, and its turn is over by age and service together: else it would be first in line again."""
+    return holder is not None and asker is not None and holder.counted_s > asker.counted_s and holder.at > asker.at
+
+
 _TESTS: dict[Exclusion, _Test] = {
     "itself": lambda holder, asker, _: holder.job == asker.job,
     "not-preemptible": lambda holder, _, __: not holder.preemptible,
@@ -70,12 +76,27 @@ _TESTS: dict[Exclusion, _Test] = {
         holder.preempted_s_ago is not None and holder.preempted_s_ago < policy.cooldown_s
     ),
     "min-runtime": lambda holder, _, policy: holder.ran_s < policy.min_runtime_s,
+    "more-important": lambda holder, asker, _: holder.level < asker.level,
+    "not-saving": lambda holder, _, __: holder.service is None,
+    "its-turn": lambda holder, asker, _: not _has_had_more(holder.service, asker.service),
+    "quantum": lambda holder, _, __: holder.service is not None and not holder.service.rested,
 }
 _PEACE: tuple[Exclusion, ...] = ("cap", "cooldown", "min-runtime")
 # What lasts comes first: a person reads the first reason that holds.
 _RULES: dict[Rule, tuple[Exclusion, ...]] = {
     "priority": ("itself", "not-preemptible", "gap", "own-share", *_PEACE),
     "reclaim": ("itself", "not-preemptible", "critical", "not-borrowing", "asker-would-borrow", *_PEACE),
+    "service": (
+        "itself",
+        "not-preemptible",
+        "not-saving",
+        "more-important",
+        "its-turn",
+        "own-share",
+        "quantum",
+        "cooldown",
+        "min-runtime",
+    ),
     "shrink": ("own-share",),
     "consolidate": ("not-preemptible", *_PEACE),
     "drain": (),

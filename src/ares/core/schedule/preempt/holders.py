@@ -43,6 +43,17 @@ class EvictionCandidate(NamedTuple):
     preemptible: bool
     # (node slot, what is freed there), one entry for each rank.
     at: tuple[tuple[int, Freed], ...]
+    # Of a job that saves its work: what its service counts, its turn by that, and whether it has held its place for
+    # long enough since it went on. None: it does not take turns.
+    service: "ServedTurn | None" = None
+
+
+class ServedTurn(NamedTuple):
+    """Whose turn it is by service: of two jobs the one with the smaller turn that has had less."""
+
+    counted_s: float
+    at: float
+    rested: bool = True
 
 
 class Asker(NamedTuple):
@@ -54,6 +65,7 @@ class Asker(NamedTuple):
     standing: Mapping[str, int] = {}
     # All that the job asks for: what its account would hold more.
     asked: int = 0
+    service: ServedTurn | None = None
 
 
 class RoomRequest(NamedTuple):

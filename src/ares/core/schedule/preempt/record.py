@@ -17,6 +17,7 @@ _WHY: dict[str, str] = {
     "shrink": "given up by elastic gangs",
     "priority": "to make room for a more important job",
     "reclaim": "taken back by those who lent it",
+    "service": "to let a job run that has had less service",
     "consolidate": "moved so that room lies together",
     "drain": "moved because its node is being emptied",
     "reservation-ends": "ended with the reservation it ran in",

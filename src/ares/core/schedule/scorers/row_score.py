@@ -51,10 +51,10 @@ class RowScores:
 
     def of(self, table: NodeTable, facts: ClusterFacts, ask: Ask) -> RowScore | None:
         """None where columns have to be looked at. It holds as long as no row with a node is tainted."""
-        plain = ask.ranks == 1 and ask.qos == "guaranteed" and not ask.near and alike(ask)
+        plain = ask.ranks == 1 and ask.qos == "guaranteed" and not ask.near and (alike(ask) or _one_share(ask))
         if not (self._known and plain and all(silent(table, facts, ask) for silent in self._silent)):
             return None
-        heard, answers = self._heard, table.answer_masks
+        heard, answers, asked = self._heard, table.answer_masks, ask.gpus_milli
 
         def score(row: int) -> float:
             cpu_free, memory_free, idle = (
@@ -62,11 +62,17 @@ class RowScores:
                 table.memory_free.item(row),
                 table.gpu_idle.item(row),
             )
-            whole = table.gpu_whole.item(row)
+            whole, tightest = table.gpu_whole.item(row), WHOLE
             if cpu_free < ask.cpu_milli or memory_free < ask.memory_mib or not table.healthy.item(row):
                 return NO
-            if ask.gpus and (answers(ask.gpu_model, ask.gpu_memory_mib).item(row) & whole).bit_count() < ask.gpus:
-                return NO
+            if ask.gpus:
+                mask = answers(ask.gpu_model, ask.gpu_memory_mib).item(row)
+                if ask.gpu_milli < WHOLE:
+                    tightest = _tightest(table.gpu_left[row].tolist(), mask, asked)
+                    if tightest > WHOLE:
+                        return NO
+                elif (mask & whole).bit_count() < ask.gpus:
+                    return NO
             count = table.gpu_count.item(row)
             seen = SingleRow(
                 row,
@@ -76,7 +82,8 @@ class RowScores:
                 count,
                 (cpu_free - ask.cpu_milli) / table.cpu.item(row),
                 (memory_free - ask.memory_mib) / table.memory.item(row),
-                (idle - ask.gpus_milli) / (WHOLE * max(count, 1)),
+                (idle - asked) / (WHOLE * max(count, 1)),
+                tightest,
             )
             total = 0.0
             for weight, of_row in heard:
@@ -86,3 +93,16 @@ class RowScores:
             return total
 
         return score
+
+
+def _one_share(ask: Ask) -> bool:
+    """A share of one GPU, and nothing that ties it to a part of the node."""
+    return ask.gpus == 1 and ask.gpu_milli < WHOLE and alike(ask._replace(gpu_milli=WHOLE))
+
+
+def _tightest(left: list[int], mask: int, milli: int) -> int:
+    """The least that is left of a GPU of the mask and is enough; more than a whole one where there is none."""
+    return min(
+        (here for gpu, here in enumerate(left) if here >= milli and mask >> gpu & 1),
+        default=WHOLE + 1,
+    )

@@ -119,6 +119,7 @@ def page(view: "ScalingView", now: float) -> list[str]:
         ),
         ("Each", f"{_shape(pool.shape)}, from {pool.provider}"),
         ("Cost", f"{price}{budget}"),
+        ("Price", _price(view)),
         ("Bought", f"for jobs that have waited {duration(pool.after_s)} for room"),
         ("Given back", f"after {duration(pool.idle_s)} without a job"),
         ("Trouble", view.trouble),
@@ -129,6 +130,15 @@ def page(view: "ScalingView", now: float) -> list[str]:
         for instance in view.instances
     )
     return [*lines, *section("Machines", ("NODE", "STATE", "SINCE", "WHY"), rows)]
+
+
+def _price(view: "ScalingView") -> str:
+    """Where it comes from, and how old it is."""
+    found = view.price
+    if found is None:
+        return ""
+    late = f"; {found.trouble}" if found.trouble else ""
+    return f"{found.name}, by version {found.version} of {found.catalogue}, {duration(found.age_s)} old{late}"
 
 
 def purchases(plan: "ScalingPlan") -> list[str]:

@@ -28,7 +28,8 @@ def plan(ctx: click.Context, command: tuple[str, ...], output: str, **flags: Any
       ares plan --gpus 8 --gpu-model H100 -- python train.py
 
     Whether it would start now and where; other ways to run it, by start and price; whom it would
-    displace; and the smallest change that would start it now. Exit code 0 if it would start now,
+    displace; and the smallest change that would start it now. At a global plane also which of its
+    clusters it would go to, by which terms, and why others could not take it. Exit code 0 if it would start now,
     3 if it would wait.
     """
     from msgspec import structs
@@ -52,6 +53,7 @@ def plan(ctx: click.Context, command: tuple[str, ...], output: str, **flags: Any
 
 def page(found: "PlanAnswer", now: float) -> list[str]:
     """The lines for people."""
+    from ares.edge.cli.render import routing
     from ares.edge.cli.render.changes import as_typed
     from ares.edge.cli.render.explanation import REMEDIES, section, when
     from ares.edge.cli.render.text import memory, printable
@@ -76,6 +78,7 @@ def page(found: "PlanAnswer", now: float) -> list[str]:
     if found.deadline is not None:
         met = ((as_typed(way.fields), way.message) for way in found.deadline.ways)
         lines += section("Ways to meet the deadline", ("CHANGE", "THEN"), met)
+    lines += [] if found.routing is None else routing.lines(found.routing, now)
     lines += [] if found.eviction is None else displaced(found.eviction, "It would displace")
     return [*lines, "", f"nothing was changed (revision {found.revision}, profile {found.profile_version})"]
 

@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from ares.edge.cli.commands.shadow import shadow
 from ares.edge.cli.connect import connect
 from ares.edge.cli.options import read_pairs
+from ares.edge.cli.profile_file import read_profile
 from ares.edge.cli.render.output import answer, output_option, print_objects, show, tell
 from ares.edge.cli.render.text import age
 
@@ -42,6 +44,9 @@ def profile() -> None:
     Filters, weights, the order of jobs, shares, pools, licences and limits. A change takes effect at once on every
     replica. Every change is a version that can be brought back.
     """
+
+
+profile.add_command(shadow)
 
 
 @profile.command("show")
@@ -105,19 +110,9 @@ def edit(ctx: click.Context, name: str, note: str, output: str) -> None:
 
     A file that says its version is taken only while that version is in force.
     """
-    import yaml
-
     from ares.edge.client.calls import operator
 
-    with click.open_file(name, encoding="utf-8") as file:
-        try:
-            read: object = yaml.safe_load(file)
-        except yaml.YAMLError as error:
-            raise click.ClickException(f"{name} cannot be read: {' '.join(str(error).split())}") from error
-    if not isinstance(read, dict):
-        raise click.ClickException(f"{name} holds no profile: write it as `ares profile show -o yaml` prints it")
-    found = cast("dict[str, Any]", read)
-    whole, version = (found["profile"], found.get("version")) if "profile" in found else (found, None)
+    whole, version = read_profile(name)
     _change(ctx, operator.put_profile(whole, note, version), output)
 
 

@@ -1,14 +1,16 @@
 """`ares quota`: what tenants, teams and users may have, and how much of it is in use."""
 
+import time
 from typing import TYPE_CHECKING
 
 import click
 
 from ares.edge.cli.connect import connect
 from ares.edge.cli.render.output import answer, output_option, show
+from ares.edge.cli.render.text import duration
 
 if TYPE_CHECKING:
-    from ares.api.quotas import LevelUse, QuotaView
+    from ares.api.quotas import LentView, LevelUse, QuotaView
     from ares.edge.cli.render.table import Columns
     from ares.edge.client.calls.calls import Call
 
@@ -51,6 +53,15 @@ QUOTAS: "Columns[QuotaView]" = {
     "PRIORITY": lambda view: "" if view.quota is None else view.quota.own.priority or "",
     "THRESHOLD": lambda view: "" if view.quota is None else f"{view.quota.threshold:.0%}",
     "NOTE": lambda view: view.note,
+}
+# What clusters of a federation were lent.
+LENT: "Columns[LentView]" = {
+    "CLUSTER": lambda row: row.cluster,
+    "TENANT": lambda row: row.tenant,
+    "LENT OF": lambda row: f"{row.measure} ({_UNITS[row.measure]})" if row.measure in _UNITS else row.measure,
+    "LENT": lambda row: _amount(row.lent) or "0",
+    "USED THERE": lambda row: _amount(row.used) or "0",
+    "GOOD FOR": lambda row: duration(max(0.0, row.until - time.time())),
 }
 _team = click.option("--team", default="", metavar="NAME", help="Of a team; * is every one without limits of its own.")
 _user = click.option(
@@ -103,7 +114,8 @@ def set_(
     Names: cpu, memory, gpus, gpus.MODEL, gpu-hours, jobs, jobs-queued, storage, egress, budget (hours, egress and
     budget are per month), transfer (MB/s of files, images and outputs on all nodes together), soft.NAME for a warning
     only, priority for the highest allowed, threshold for the part of a limit at which jobs are refused,
-    over-budget=stop to end jobs beyond the budget (or warn).
+    over-budget=stop to end jobs beyond the budget (or warn), lend for the part of each limit that every cluster of a
+    federation is lent ahead for jobs that are submitted there (0.1; 0 for none).
 
     \b
       ares quota set research gpus=8 gpus.A100=4 memory=512G budget=1000 priority=HIGH
@@ -149,6 +161,9 @@ def _print(ctx: click.Context, call: "Call[QuotaView]", output: str) -> None:
         "WHOSE": lambda use: found.tenant if use.level == "tenant" else f"{use.level} {use.name}"
     }
     print_records({**whose, **USES}, found.uses, of="limits or uses")
+    if found.lent:
+        click.echo("")
+        print_records(LENT, found.lent, of="lent quota")
     for line in remarks(found):
         click.echo(line)
 

@@ -143,7 +143,7 @@ def _facts(detail: "JobDetail", events: "tuple[LedgerEvent, ...]", now: float) -
         ("Python", "" if spec.python is None else spec.python.path or f"built from {spec.python.file}"),
         # Names only: values are often secrets. `-o yaml` has them.
         ("Environment", ", ".join(spec.env)),
-        ("Secrets", ", ".join(f"{ref.name} as {ref.env or ref.file}" for ref in spec.secrets)),
+        ("Secrets", ", ".join(f"{ref.name} as {ref.target}" for ref in spec.secrets)),
         ("Labels", pairs(spec.labels)),
         ("Selector", pairs(spec.selector)),
         ("Notify", ", ".join(spec.notify)),
@@ -294,6 +294,7 @@ def _wishes(spec: "JobSpec") -> str:
             for toleration in spec.tolerations
         ),
         f"in {' or '.join(spec.residency)}" if spec.residency else "",
+        "moves when its cluster is cut off" if spec.on_partition == "move" else "",
         "" if spec.isolation == "any" else f"isolation {spec.isolation}",
         "" if spec.network == "host" else f"network {spec.network}",
         *(f"reads {given.name} ({memory(given.size_mib)})" for given in spec.inputs if given.from_ is None),

@@ -6,7 +6,7 @@ import click
 
 from ares.edge.cli.connect import connect
 from ares.edge.cli.options import read_seconds
-from ares.edge.cli.render.output import output_option, show
+from ares.edge.cli.render.output import answer, note, output_option
 from ares.edge.cli.render.text import duration
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def promises(service: "SlaView") -> str:
     return ", ".join(part for part in (starts, ends) if part)
 
 
-GROUPS = ("class", "tenant")
+GROUPS = ("class", "tenant", "cluster")
 CLASSES: "Columns[SlaView]" = {
     "CLASS": lambda service: service.name or "(own)",
     "PROMISES": promises,
@@ -34,6 +34,7 @@ CLASSES: "Columns[SlaView]" = {
     "BUDGET LEFT %": lambda service: "" if service.budget_left_percent is None else f"{service.budget_left_percent:g}",
 }
 BY_TENANT: "Columns[SlaView]" = {"TENANT": lambda service: service.tenant or "", **CLASSES}
+BY_CLUSTER: "Columns[SlaView]" = {"CLUSTER": lambda service: service.cluster or "", **CLASSES}
 
 
 @click.command()
@@ -48,12 +49,22 @@ def sla(ctx: click.Context, by: "SlaBy", since: float | None, output: str) -> No
     Jobs with a deadline of their own are counted as (own). An administrator sees the jobs of all
     tenants. Classes are made with `ares profile set slas.NAME.end_within_s=SECONDS`; TARGET % is their
     target_percent, and BUDGET LEFT % how much of what may miss it is left, below 0 when too many did.
+    A global plane says which of its clusters are silent, and since when: how their jobs fare is known
+    up to then, and told when they are back.
     """
     from ares.edge.client.calls import predictions
 
-    columns = BY_TENANT if by == "tenant" else CLASSES
+    call = predictions.sla_list(by, since)
+    found = answer(connect(ctx), call, output, lambda raw: [row["name"] for row in raw["classes"] if row["name"]])
+    if found is None:
+        return
+    from ares.core.books.ages import silences
+    from ares.edge.cli.render.table import print_records
 
-    for service in show(connect(ctx), predictions.sla(by, since), columns, output, of="classes of service") or ():
+    print_records({"tenant": BY_TENANT, "cluster": BY_CLUSTER}.get(by, CLASSES), found.classes, of="classes of service")
+    for line in silences(found.clusters, found.at):
+        note(line)
+    for service in found.classes:
         if service.at_risk_jobs:
             more = service.at_risk - len(service.at_risk_jobs)
             named = ", ".join(service.at_risk_jobs) + (f" and {more} more" if more > 0 else "")

@@ -33,7 +33,7 @@ PARTS: "Columns[StatusPart]" = {
 def status(ctx: click.Context, output: str) -> None:
     """Says whether the platform is well, part by part.
 
-    Leader, store, disks, machines, certificates that end, backups that are old, records that cannot be
+    Leader, other replicas, store, disks, machines, certificates that end, backups that are old, records that cannot be
     read, open alerts; what is not well comes first. AGE is that of the newest sign of it. The exit code
     is 1 when a part is BAD. For operators; `ares doctor` looks at this machine too.
     """

@@ -12,7 +12,7 @@ import click
 from ares.edge.cli.connect import connect, connect_briefly
 from ares.edge.cli.job_flags import asked, flow_file, job_options, layers
 from ares.edge.cli.render.output import output_option, print_objects
-from ares.edge.cli.shipping import directory, ship, with_image, with_python
+from ares.edge.cli.shipping import directory, refuse_bare_script, ship, with_image, with_python
 
 if TYPE_CHECKING:
     from ares.edge.client.brief import BriefClient, Sender
@@ -70,6 +70,7 @@ def submit(
     if (root := directory(said)) is not None:
         import msgspec
 
+        refuse_bare_script(spec, root)
         spec = msgspec.structs.replace(spec, project=ship(client, root, yes=yes).sha256)
     spec = with_image(client, spec)
     spec = with_python(client, spec, said, active=True)

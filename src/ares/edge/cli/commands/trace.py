@@ -79,6 +79,10 @@ def waterfall(trace: "JobTrace") -> "Iterable[str]":
 
 
 def _named(span: "TraceSpan") -> str:
+    if span.name == "program":
+        from ares.edge.cli.render.text import printable
+
+        return f"  {printable(span.label)[:24]}"
     if not span.attempt:
         return span.name
     return f"{span.name} {span.attempt}" + (f" rank {span.rank}" if span.rank else "")

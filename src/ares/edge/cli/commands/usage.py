@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ares.api.usage import By, UsageReport, UsageRow
     from ares.edge.cli.render.table import Columns
 
-GROUPS = ("tenant", "team", "user", "pool", "gpu-model", "job")
+GROUPS = ("tenant", "team", "user", "pool", "gpu-model", "job", "cluster")
 
 
 def _wasted(row: "UsageRow") -> str:
@@ -58,9 +58,9 @@ def usage(ctx: click.Context, by: "By", since: float | None, limit: int, output:
     failed or were taken away. Only jobs count that the server still keeps. Members of a tenant see
     their own, administrators all.
     """
-    from ares.edge.client.calls import predictions
+    from ares.edge.client.calls import costs
 
-    client, call = connect(ctx), predictions.usage(by, since, limit)
+    client, call = connect(ctx), costs.usage(by, since, limit)
     if output == "csv":
         click.echo(csv_of(client.send(call)), nl=False)
         return
@@ -78,7 +78,9 @@ def usage(ctx: click.Context, by: "By", since: float | None, limit: int, output:
 
 def remarks(report: "UsageReport") -> list[str]:
     """What is not in it."""
-    lines: list[str] = []
+    from ares.core.books.ages import silences
+
+    lines = list(silences(report.clusters, report.until))
     if report.known_since is not None:
         oldest = duration(report.until - report.known_since)
         lines.append(f"the oldest job that is still kept was submitted {oldest} ago; older ones are not counted")

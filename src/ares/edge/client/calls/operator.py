@@ -6,9 +6,18 @@ from typing import Any
 import msgspec
 
 from ares.api.identity import CertificateView, Revoked
-from ares.api.nodes import ClusterView, ConsolidationView, DrainStatus, LeaseView, NodeView
+from ares.api.nodes import (
+    ClusterView,
+    ConsolidationView,
+    DrainStatus,
+    LeaseView,
+    MemberView,
+    NodeView,
+    UplinkView,
+)
 from ares.api.plugins import PluginList
 from ares.api.pools import PoolView
+from ares.api.telemetry.insights import InsightList
 from ares.api.telemetry.series import SeriesAnswer
 from ares.api.telemetry.status import PlatformStatus
 from ares.edge.client import units
@@ -16,7 +25,8 @@ from ares.edge.client.calls import calls
 from ares.edge.client.calls.answers import JobRef, job_id
 from ares.edge.client.calls.calls import JSON, Call, Params, Request, part, query
 from ares.edge.client.sending import AsyncSends, Sends
-from ares.model.profile import ProfileRecord
+from ares.model.profile import ProfileRecord, ShadowRecord
+from ares.model.telemetry.insight import InsightRecord
 
 # ---- profiles
 
@@ -43,6 +53,24 @@ def revert_profile(version: int, note: str) -> Call[ProfileRecord]:
     return _send("POST", f"/v1/profiles/{version}/revert", ProfileRecord, {"note": note})
 
 
+def shadow() -> Call[ShadowRecord]:
+    return Call(Request("GET", "/v1/profile/shadow"), ShadowRecord)
+
+
+def put_shadow(tried: Mapping[str, Any], objective: str, promotes: str, note: str) -> Call[ShadowRecord]:
+    """`tried` has a whole `profile`, or `settings` on top of the one in force."""
+    body = {**tried, "objective": objective, "promotes": promotes, "note": note}
+    return _send("PUT", "/v1/profile/shadow", ShadowRecord, body, repeatable=True)
+
+
+def promote_shadow(note: str) -> Call[ProfileRecord]:
+    return _send("POST", "/v1/profile/shadow/promote", ProfileRecord, {"note": note})
+
+
+def delete_shadow() -> Call[ShadowRecord]:
+    return Call(Request("DELETE", "/v1/profile/shadow"), ShadowRecord)
+
+
 def plugins() -> Call[PluginList]:
     return Call(Request("GET", "/v1/plugins"), PluginList)
 
@@ -54,6 +82,15 @@ def status() -> Call[PlatformStatus]:
 def series(names: tuple[str, ...] = (), since_s: float = 3600.0) -> Call[SeriesAnswer]:
     asked = {"name": ",".join(names), "sinceS": since_s}
     return Call(Request("GET", "/v1/series", query(asked)), SeriesAnswer)
+
+
+def insights(every: bool = False) -> Call[InsightList]:
+    return Call(Request("GET", "/v1/insights", query({"all": "true" if every else None})), InsightList)
+
+
+def judge_insight(name: str, verdict: str, note: str) -> Call[InsightRecord]:
+    body = {"verdict": verdict, "note": note}
+    return _send("POST", f"/v1/insights/{part(name)}/feedback", InsightRecord, body, repeatable=True)
 
 
 # ---- machines
@@ -154,6 +191,42 @@ def revoke_node(name: str) -> Call[Revoked]:
 
 def revoke_cluster(name: str) -> Call[Revoked]:
     return Call(Request("POST", f"/v1/clusters/{part(name)}/revoke"), Revoked)
+
+
+# ---- clusters of a federation
+
+
+def members() -> Call[tuple[MemberView, ...]]:
+    return Call(Request("GET", "/v1/federation/clusters"), tuple[MemberView, ...], "clusters")
+
+
+def member(name: str) -> Call[MemberView]:
+    return Call(Request("GET", f"/v1/federation/clusters/{part(name)}"), MemberView)
+
+
+def drain_member(name: str, reason: str) -> Call[MemberView]:
+    return _send("POST", f"/v1/federation/clusters/{part(name)}/drain", MemberView, {"reason": reason})
+
+
+def resume_member(name: str) -> Call[MemberView]:
+    return Call(Request("POST", f"/v1/federation/clusters/{part(name)}/resume"), MemberView)
+
+
+def declare_dead(name: str, reason: str, confirm: str) -> Call[MemberView]:
+    body = {"reason": reason, "confirm": confirm}
+    return _send("POST", f"/v1/federation/clusters/{part(name)}/declare-dead", MemberView, body)
+
+
+def uplink() -> Call[UplinkView]:
+    return Call(Request("GET", "/v1/federation/uplink"), UplinkView)
+
+
+def join_global_plane(body: dict[str, Any]) -> Call[UplinkView]:
+    return _send("POST", "/v1/federation/uplink", UplinkView, body)
+
+
+def leave_global_plane(*, force: bool) -> Call[UplinkView]:
+    return Call(Request("DELETE", "/v1/federation/uplink", query({"force": force or None})), UplinkView)
 
 
 class AsyncMachineMethods(AsyncSends):

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ares.api.deadlines import SlaBy, SlaView
-from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer
+from ares.api.deadlines import SlaBy, SlaList, SlaView
+from ares.api.decisions import Explanation, PlanAnswer, PrioRow, ReplayAnswer, RouteSeen
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.telemetry.traces import JobTrace
-from ares.api.usage import By, UsageReport
 from ares.edge.client.calls.calls import JSON, Call, Request, part, query
 from ares.model.job import JobSpec
 from ares.model.state import LedgerEvent
@@ -40,6 +39,10 @@ def explain(job_id: str) -> Call[Explanation]:
     return Call(Request("GET", f"/v1/jobs/{part(job_id)}/explain"), Explanation)
 
 
+def route(job_id: str) -> Call[RouteSeen]:
+    return Call(Request("GET", f"/v1/jobs/{part(job_id)}/route"), RouteSeen)
+
+
 def trace(job_id: str) -> Call[JobTrace]:
     return Call(Request("GET", f"/v1/jobs/{part(job_id)}/trace"), JobTrace)
 
@@ -57,6 +60,11 @@ def sla(by: SlaBy = "class", since_s: float | None = None) -> Call[tuple[SlaView
     return Call(Request("GET", "/v1/sla", query(asked)), tuple[SlaView, ...], "classes")
 
 
+def sla_list(by: SlaBy = "class", since_s: float | None = None) -> Call[SlaList]:
+    """The same, with how old what is known of clusters is."""
+    return Call(sla(by, since_s).request, SlaList)
+
+
 def preemptions(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
     return Call(Request("GET", f"/v1/jobs/{part(job_id)}/preemptions"), tuple[LedgerEvent, ...], "events")
 
@@ -64,8 +72,3 @@ def preemptions(job_id: str) -> Call[tuple[LedgerEvent, ...]]:
 def replay(decision: str, weights: Mapping[str, float]) -> Call[ReplayAnswer]:
     path, body = f"/v1/decisions/{part(decision)}/replay", msgspec.json.encode({"weights": weights})
     return Call(Request("POST", path, (), body, JSON), ReplayAnswer)
-
-
-def usage(by: By, since_s: float | None, limit: int) -> Call[UsageReport]:
-    """What jobs used."""
-    return Call(Request("GET", "/v1/usage", query({"by": by, "sinceS": since_s, "limit": limit})), UsageReport)

@@ -50,14 +50,14 @@ def unset_quota(tenant: str, names: Sequence[str], level: str, name: str) -> Cal
 
 
 def _change(settings: Mapping[str, str | float]) -> dict[str, Any]:
-    """`gpus=8`, `soft.gpus=6`, `memory=512G`, `priority=HIGH`, `threshold=1`, `over-budget=stop`."""
+    """`gpus=8`, `soft.gpus=6`, `memory=512G`, `priority=HIGH`, `threshold=1`, `over-budget=stop`, `lend=0.2`."""
     amounts: dict[str, dict[str, float]] = {}
     found: dict[str, Any] = {}
     for key, value in settings.items():
         if key == "priority":
             found["priority"] = _priority(str(value))
-        elif key == "threshold":
-            found["threshold"] = _number(key, value)
+        elif key in ("threshold", "lend"):
+            found[key] = _number(key, value)
         elif key == "over-budget":
             found["overBudget"] = _over_budget(str(value))
         else:

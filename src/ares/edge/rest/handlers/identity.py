@@ -5,7 +5,17 @@ from typing import Annotated, Any, Literal
 from litestar.types import ASGIApp
 from msgspec import Meta
 
-from ares.api.identity import AuthView, LoginLink, NewToken, OpenedSession, ProviderView, RoleView, TokenView, WhoAmI
+from ares.api.identity import (
+    AuthView,
+    BegunLogin,
+    LoginLink,
+    NewToken,
+    OpenedSession,
+    ProviderView,
+    RoleView,
+    TokenView,
+    WhoAmI,
+)
 from ares.api.jobs import YEAR_S
 from ares.control.access.tenants import TenantChange
 from ares.control.access.users import Identity, UserChange, UserWish
@@ -13,9 +23,10 @@ from ares.core.access.table import GRANTS, ROLES, TABLE, scope_of
 from ares.core.refusal import Refusal
 from ares.edge.rest.answers import Answer, TokenList, answer, empty
 from ares.edge.rest.bodies import NoQuery, TokenName
-from ares.edge.rest.http.cookies import keep_session
+from ares.edge.rest.http.cookies import from_own_page, keep_login, keep_session, login_cookie, own_origin
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import NOT_FOUND, Problem, granted
+from ares.edge.rest.http.request_context import noted
 from ares.model.access import Isolation, Permission, TenantRecord, TokenRecord, UserName, UserRecord
 from ares.model.base import Note, Record, Shown, Slug
 
@@ -66,6 +77,19 @@ class UserBody(Record, frozen=True):
     service: bool = False
 
 
+class LoginBody(Record, frozen=True):
+    """A login in a browser, with this provider."""
+
+    provider: Slug
+
+
+class LoginCodeBody(Record, frozen=True):
+    """What the provider sent the browser back with."""
+
+    code: Annotated[str, Meta(min_length=1, max_length=4096)]
+    state: Annotated[str, Meta(min_length=1, max_length=256)]
+
+
 class TenantList(Record, frozen=True):
     tenants: tuple[TenantRecord, ...]
 
@@ -92,7 +116,7 @@ async def get_auth(call: RequestCall[NoQuery, None]) -> ASGIApp:
         for provider in call.edge.services.logins.providers
         if provider.device_url
     )
-    return answer(AuthView(providers=offered))
+    return answer(AuthView(providers=offered, browser=call.edge.services.browser_logins.providers))
 
 
 def _named(kind: str, made: object) -> tuple[str, ...]:
@@ -206,27 +230,55 @@ def _revoked(done: bool | Refusal) -> ASGIApp:
 
 
 async def create_login_link(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    text, record = granted(await call.edge.services.browser_sessions.link(call.who))
+    text, record = granted(await call.edge.services.browser_logins.sessions.link(call.who))
     call.made(f"tokens/{record.id}")
     # Behind the hash: browsers keep it to themselves, so no log of a server or proxy has it.
     return answer(LoginLink(path=f"/ui/#login={text}", expires_at=record.expires_at or 0.0), status=201)
 
 
 async def open_browser_session(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    made = await call.edge.services.browser_sessions.open(call.who, call.token)
+    made = await call.edge.services.browser_logins.sessions.open(call.who, call.token)
     if isinstance(made, Refusal) and made.code == "revoked":
         # A link that another browser used at the same moment.
         raise Problem("unauthenticated", reason=made.reason)
-    text, record = granted(made)
+    return _opened(call, *granted(made))
+
+
+def _opened(call: RequestCall[Any, Any], text: str, record: TokenRecord) -> ASGIApp:
     call.made(f"tokens/{record.id}")
     opened = OpenedSession(tenant=record.tenant, user=record.user, role=record.role, expires_at=record.expires_at)
     lasts_s = (record.expires_at or record.created_at) - record.created_at
     return answer(opened, status=201, headers={"set-cookie": keep_session(call.scope, text, lasts_s)})
 
 
+async def begin_browser_login(call: RequestCall[NoQuery, LoginBody]) -> ASGIApp:
+    _count_anonymous(call)
+    login, url = granted(call.edge.services.browser_logins.begin(call.body.provider, own_origin(call.scope)))
+    return answer(BegunLogin(url=url), headers={"set-cookie": keep_login(call.scope, login.text)})
+
+
+async def finish_browser_login(call: RequestCall[NoQuery, LoginCodeBody]) -> ASGIApp:
+    _count_anonymous(call)
+    kept, origin = login_cookie(call.scope), own_origin(call.scope)
+    found = await call.edge.services.browser_logins.finish(kept, call.body.code, call.body.state, origin)
+    if isinstance(found, Refusal) and found.code == "login-failed":
+        call.edge.services.telemetry.count("ares_auth_denials_total", 1, "login-failed")
+        call.edge.meter.failed(call.scope)
+    who, (text, record) = granted(found)
+    noted(call.scope).who = who
+    return _opened(call, text, record)
+
+
+def _count_anonymous(call: RequestCall[Any, Any]) -> None:
+    """No caller is known yet: only our own pages may ask, each address only so often."""
+    if not from_own_page(call.scope):
+        raise Problem("bad-origin", detail="logins are for this server's own pages", reason="bad_origin")
+    call.edge.meter.anonymous(call.scope)
+
+
 async def close_browser_session(call: RequestCall[NoQuery, None]) -> ASGIApp:
     """Repeatable. The browser forgets it in any case."""
-    await call.edge.services.browser_sessions.close(call.token)
+    await call.edge.services.browser_logins.sessions.close(call.token)
     return Answer(b"", status=204, headers={"set-cookie": keep_session(call.scope, "", 0.0)})
 
 

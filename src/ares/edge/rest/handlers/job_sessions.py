@@ -12,7 +12,8 @@ from ares.edge.rest.bodies import AttachQuery, NoQuery, RankQuery
 from ares.edge.rest.http.audit_middleware import unavailable
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import granted
-from ares.edge.rest.http.sockets import Say, SocketOver, converse
+from ares.edge.rest.http.read_through import conversed
+from ares.edge.rest.http.sockets import AGAIN, DROPPED, MALFORMED, Say, SocketOver, converse
 from ares.model.audit import AuditDraft
 from ares.model.job_session import ClientFrame, SessionExit, SessionTaken
 from ares.ports.audit import AuditUnavailable
@@ -21,10 +22,6 @@ _decode: Final = msgspec.msgpack.Decoder[ClientFrame](ClientFrame).decode
 _encode: Final = msgspec.msgpack.Encoder().encode
 # How often it is looked at whether the attempt is still the current one.
 _LOOK_S: Final = 1.0
-# Close codes that a client can act on.
-MALFORMED: Final = 4400
-DROPPED: Final = 4409
-AGAIN: Final = 1012
 
 
 async def open_session(call: RequestCall[NoQuery, SessionBody]) -> ASGIApp:
@@ -56,6 +53,9 @@ async def attach_session(call: RequestCall[AttachQuery, None], receive: Receive,
     services, path, asked = call.edge.services, call.path, call.query
     call.edge.streams.check_room(call.who)
     await _record(call)
+    if (elsewhere := conversed("attachSession", call)) is not None:
+        await elsewhere.run(receive, send)
+        return
     client = granted(
         await services.job_sessions.attach(call.who, path["id"], path["session"], asked.rank, asked.offset)
     )

@@ -1,13 +1,14 @@
 """Nodes, tokens, health and metrics."""
 
 from litestar.types import ASGIApp
+from msgspec.structs import replace
 
 from ares.api.identity import NewToken
 from ares.api.nodes import NodeView
 from ares.core.access.table import scope_of
 from ares.core.refusal import Refusal
 from ares.edge.rest.answers import Answer, ClusterList, HealthView, LeaseList, NodeList, answer
-from ares.edge.rest.bodies import JoinTokenBody, LeasesQuery, NoQuery, SeriesQuery, UsageQuery, given
+from ares.edge.rest.bodies import GpuQuery, JoinTokenBody, LeasesQuery, NoQuery, SeriesQuery, UsageQuery, given
 from ares.edge.rest.handlers.identity import token_view
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import NO_NODE, Problem
@@ -18,7 +19,9 @@ OPEN_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 async def get_usage(call: RequestCall[UsageQuery, None]) -> ASGIApp:
     asked = call.query
-    return answer(await call.edge.services.spending.report(call.who, asked.by, given(asked.since_s), asked.limit))
+    services = call.edge.services
+    report = await services.spending.report(call.who, asked.by, given(asked.since_s), asked.limit)
+    return answer(replace(report, clusters=services.books.ages()))
 
 
 async def list_nodes(call: RequestCall[NoQuery, None]) -> ASGIApp:
@@ -60,8 +63,8 @@ async def get_overview(call: RequestCall[NoQuery, None]) -> ASGIApp:
     return answer(await call.edge.services.overviews.of(call.who))
 
 
-async def get_gpus(call: RequestCall[NoQuery, None]) -> ASGIApp:
-    return answer(await call.edge.services.gpu_maps.of(call.who))
+async def get_gpus(call: RequestCall[GpuQuery, None]) -> ASGIApp:
+    return answer(await call.edge.services.gpu_maps.of(call.who, given(call.query.node)))
 
 
 async def list_leases(call: RequestCall[LeasesQuery, None]) -> ASGIApp:
@@ -93,7 +96,7 @@ async def get_status(call: RequestCall[NoQuery, None]) -> ASGIApp:
 
 async def get_series(call: RequestCall[SeriesQuery, None]) -> ASGIApp:
     names = tuple(name for name in call.query.name.split(",") if name)
-    return answer(await call.edge.services.series.answer(names, call.query.since_s))
+    return answer(await call.edge.services.numbers.series.answer(names, call.query.since_s))
 
 
 async def healthz(call: RequestCall[NoQuery, None]) -> ASGIApp:

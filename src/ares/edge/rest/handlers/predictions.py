@@ -2,7 +2,7 @@
 
 from litestar.types import ASGIApp
 
-from ares.api.deadlines import SlaView
+from ares.api.deadlines import SlaList
 from ares.api.jobs import SubmitBody
 from ares.core.forecast.trees import TreeModel
 from ares.edge.rest.answers import answer, empty
@@ -10,7 +10,6 @@ from ares.edge.rest.bodies import NoQuery, SlaQuery, given
 from ares.edge.rest.handlers.submit import request_of
 from ares.edge.rest.http.operation import RequestCall
 from ares.edge.rest.http.problems import NOT_FOUND
-from ares.model.base import Record
 
 
 async def get_predictions(call: RequestCall[NoQuery, None]) -> ASGIApp:
@@ -33,12 +32,8 @@ async def delete_model(call: RequestCall[NoQuery, None]) -> ASGIApp:
 # ---- classes of service
 
 
-class SlaList(Record, frozen=True):
-    """By name; deadlines that jobs have of their own come first, without one."""
-
-    classes: tuple[SlaView, ...]
-
-
 async def list_classes(call: RequestCall[SlaQuery, None]) -> ASGIApp:
     asked, deadlines = call.query, call.edge.services.deadlines
-    return answer(SlaList(classes=await deadlines.classes_seen(call.who, asked.by, given(asked.since_s))))
+    classes = await deadlines.classes_seen(call.who, asked.by, given(asked.since_s))
+    services = call.edge.services
+    return answer(SlaList(classes=classes, at=services.clock.wall(), clusters=services.books.ages()))

@@ -8,7 +8,7 @@ from litestar.types import ASGIApp
 from msgspec.structs import replace
 
 from ares.api.jobs import JobWarning, SubmitBody
-from ares.control.state.pacing import WORKED_ON, breathe
+from ares.control.state.pacing import LOOKED_AT, WORKED_ON, breathe
 from ares.control.submit.submit import AcceptedJob, SubmitRequest
 from ares.core.access.table import reaches
 from ares.core.refusal import Refusal
@@ -87,15 +87,20 @@ async def submit_batch(call: RequestCall[NoQuery, None]) -> ASGIApp:
 
 async def _warnings(call: RequestCall[NoQuery, Any], requests: Sequence[SubmitRequest]) -> list[tuple[JobWarning, ...]]:
     """What is to be said at once: that a job can never start as things are."""
-    reasons = await call.edge.services.explain.infeasible(
-        call.who, [call.edge.services.submit.sized(request.spec) for request in requests]
-    )
+    specs: list[JobSpec] = []
+    for place, request in enumerate(requests):
+        if place % LOOKED_AT == LOOKED_AT - 1:
+            await breathe()
+        specs.append(call.edge.services.submit.sized(request.spec))
+    reasons = await call.edge.services.explain.infeasible(call.who, specs)
     return [
         () if why is None else (JobWarning(code=why.code, message=why.message, remedy=why.remedy),) for why in reasons
     ]
 
 
 def _told(outcome: AcceptedJob) -> tuple[JobWarning, ...]:
+    if not outcome.warnings and not outcome.soft_limits:
+        return ()
     policies = (JobWarning(code="policy", message=f"policy {said.policy}: {said.message}") for said in outcome.warnings)
     return (*policies, *(JobWarning(code="soft-limit", message=text) for text in outcome.soft_limits))
 

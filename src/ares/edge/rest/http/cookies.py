@@ -14,7 +14,10 @@ _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 def session_cookie(scope: Scope) -> str:
     """The text of the session, empty without one."""
-    name = _name(scope)
+    return _cookie(scope, _name(scope))
+
+
+def _cookie(scope: Scope, name: str) -> str:
     for part in (header(scope, b"cookie") or "").split(";"):
         key, _, value = part.strip().partition("=")
         if key == name:
@@ -27,6 +30,25 @@ def keep_session(scope: Scope, text: str, lasts_s: float) -> str:
     secure = "; Secure" if _is_tls(scope) else ""
     age = max(0, int(lasts_s)) if text else 0
     return f"{_name(scope)}={text}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}"
+
+
+# A login by an identity provider is ended within this time.
+LOGIN_S: Final = 600
+
+
+def login_cookie(scope: Scope) -> str:
+    """What this browser keeps of a login that it began, empty without one."""
+    return _cookie(scope, f"{_name(scope)}-login")
+
+
+def keep_login(scope: Scope, text: str) -> str:
+    secure = "; Secure" if _is_tls(scope) else ""
+    return f"{_name(scope)}-login={text}; Path=/; Max-Age={LOGIN_S}; HttpOnly; SameSite=Strict{secure}"
+
+
+def own_origin(scope: Scope) -> str:
+    """How the browser calls this server: a name that this server answers to."""
+    return f"{'https' if _is_tls(scope) else 'http'}://{(header(scope, b'host') or '').lower()}"
 
 
 def from_own_page(scope: Scope) -> bool:

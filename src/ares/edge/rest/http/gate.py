@@ -34,6 +34,8 @@ PERMISSION = "permission"
 ROUTE = "route"
 # Where the gate leaves the verified caller for the handler.
 CALLER = "ares_caller"
+# A caller that this process itself has put there: a person whom the global plane let in.
+VOUCHED = "ares_vouched"
 
 
 def _unauthenticated() -> Problem:
@@ -88,8 +90,9 @@ class Gate:
             self._denied("wrong_role_cert")
             detail = f"a machine's certificate ({machine}) is for the agents' port alone"
             raise Problem("forbidden", detail=detail, reason="wrong_role_cert")
-        token = _bearer(scope) or self._session(scope)
-        who = await self._authenticate(scope, token, access) if token else None
+        vouched: Principal | None = scope["state"].get(VOUCHED)
+        token = "" if vouched is not None else _bearer(scope) or self._session(scope)
+        who = await self._authenticate(scope, token, access) if token else vouched
         if not isinstance(who, Principal):
             self._denied(who.reason if isinstance(who, Refusal) else "no-credential")
             if token:
@@ -131,7 +134,7 @@ class Gate:
             return await self._services.authority.invited(token)
         route = noted(scope).route
         if isinstance(who, Refusal) and isinstance(route, Operation) and route.takes_links:
-            return await self._services.browser_sessions.invited(token)
+            return await self._services.browser_logins.sessions.invited(token)
         return who
 
     def _session(self, scope: Scope) -> str:

@@ -26,6 +26,10 @@ _HEADERS: dict[str, tuple[Any, str]] = {
     "Last-Event-ID": (str, "Resume after this event; like `cursor`."),
 }
 _EXAMPLES: dict[str, Any] = {
+    "FeedbackBody": {"verdict": "no-anomaly", "note": "the nightly import"},
+    "ReportBody": {"first": "2026-11-01", "last": "2026-11-30", "format": "html"},
+    "LoginBody": {"provider": "corp"},
+    "LoginCodeBody": {"code": "4/0AbC", "state": "qF3y"},
     "PartsBody": {"version": "5f" * 32, "parts": ["9a" * 32]},
     "ProjectManifest": {
         "entries": [["run.py", "link", 511, 0, [], "src/empty.py"], ["src", "dir", 493], ["src/empty.py", "file"]]
@@ -56,6 +60,8 @@ _EXAMPLES: dict[str, Any] = {
     "BatchBody": {"jobs": [{"spec": {"command": ["true"]}}, {"requestId": "two", "spec": {"command": ["true"]}}]},
     "ReasonBody": {"reason": "the input was fixed"},
     "JobUpdate": {"priority": "HIGH", "timeLimitS": 7200, "resources": {"memoryMib": 16384}, "reason": "more data"},
+    "DeadBody": {"reason": "the site has burned down", "confirm": "alpha"},
+    "UplinkBody": {"api": "https://global.example.org:8642", "token": "TOKEN", "name": "alpha", "region": "eu-north"},
     "BulkBody": {"filter": {"name": "sweep", "phases": ["PENDING"]}, "dryRun": True},
     "BulkUpdateBody": {"filter": {"user": "ada", "labels": {"exp": "7"}}, "update": {"priority": "LOW"}},
     "CronBody": {
@@ -84,6 +90,7 @@ _EXAMPLES: dict[str, Any] = {
     "AlertNote": {"note": "seen to"},
     "ChannelBody": {"kind": "webhook", "url": "https://hooks.example/ares", "severity": "warning"},
     "ProfileBody": {"profile": {"preemption": {"gap": 1}, "shares": {"alpha": {"weight": 2.0}}}, "expectedVersion": 3},
+    "ShadowBody": {"settings": {"backfill.order": "shortest"}, "objective": "slowdown", "promotes": "when-better"},
     "SettingsBody": {"settings": {"weight.cost": "0.3", "shares.alpha.hard.gpu": "64000"}, "note": "for the sweep"},
     "NoteBody": {"note": "it was better before"},
     "Taint": {"key": "maintenance", "value": "disk", "effect": "no-schedule"},

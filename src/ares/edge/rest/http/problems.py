@@ -38,6 +38,7 @@ KINDS: dict[str, ProblemKind] = {
     "unauthenticated": ProblemKind(
         401, "No valid credential", "Send 'Authorization: Bearer <token>' with a valid token."
     ),
+    "login-failed": ProblemKind(401, "You are not logged in", "Log in again."),
     "forbidden": ProblemKind(403, "The credential does not allow this", "Use a token with a role that may do it."),
     "break-glass": ProblemKind(
         403, "Other tenants' data needs a stated reason", "Send the header X-Ares-Break-Glass with the reason."
@@ -188,10 +189,18 @@ KINDS: dict[str, ProblemKind] = {
         "This server cannot use the key that secrets are sealed with",
         "Give every server of the store the same key file: secrets.key_file.",
     ),
+    "provider-away": ProblemKind(
+        503, "The identity provider does not answer", "Wait a moment and log in again, or use an API token."
+    ),
     "node-elsewhere": ProblemKind(
         503, "The node is connected to another replica", "Ask the other replicas: give all their addresses in ARES_URL."
     ),
     "node-silent": ProblemKind(503, "The job's node does not answer", "Wait a moment and try again."),
+    "cluster-unreachable": ProblemKind(
+        504,
+        "The cluster that has the job cannot be reached",
+        "Its jobs go on there. Ask again when it is back, or ask the cluster itself.",
+    ),
     "not-ready": ProblemKind(503, "The server is not ready", "Wait and try again."),
     # Only ever the end of a stream that has begun.
     "lagged": ProblemKind(503, "The stream was not read fast enough", "Reconnect with the last cursor you have."),
@@ -248,6 +257,7 @@ _SHOWN_AS = {
     "no-such-version": "not-found",
     "terminal": "job-finished",
     "stale-fence": "not-allowed",
+    "stale-epoch": "not-allowed",
     "not-yours": "forbidden",
     "budget-exhausted": "retry-budget-exhausted",
     "spec-too-large": "too-large",

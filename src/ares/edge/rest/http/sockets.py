@@ -24,6 +24,8 @@ CLOSES: dict[Ending, tuple[int, str]] = {
     "shutdown": (1001, "shutdown: reconnect with the last cursor"),
 }
 LAGGED = (4408, "lagged: reconnect with the last cursor")
+# What was said is no message; the session is gone; it goes on, and can be attached to again.
+MALFORMED, DROPPED, AGAIN = 4400, 4409, 1012
 BROKEN = (1011, "internal: reconnect with the last cursor")
 
 

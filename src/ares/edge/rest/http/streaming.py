@@ -116,6 +116,9 @@ class Streams:
     async def _changed(self, token: str, who: Principal) -> None:
         """Returns when the credential ended, or its rights are others than at the door: it must knock again."""
         entered = (who.home or who.tenant, who.role, who.permissions)
+        if who.proof == "federation":
+            # The global plane watches over its own callers' credentials, and ends what it asked for.
+            await asyncio.Event().wait()
         while True:
             await self._services.clock.sleep(self._settings.recheck_s)
             now = await self._services.tokens.authenticate(token)

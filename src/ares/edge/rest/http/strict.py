@@ -27,6 +27,7 @@ Shape: TypeAlias = "dict[str, Shape] | _Each | None"
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_NOT_QUOTED = bytes(set(_NOT_BRACKETS) - set(b'"'))
 # Parts of requests that are kept, and the longest of them.
 _PARTS_MAX = 512
 _PART_BYTES_MAX = 1024
@@ -135,13 +136,21 @@ def check_depth(raw: bytes) -> None:
     """Without building anything: take the strings out, then remove innermost pairs level by level."""
     if raw.count(b"{") + raw.count(b"[") <= DEPTH_MAX:
         return
-    brackets = _STRINGS.sub(b"", raw).translate(_BRACKETS, _NOT_BRACKETS)
+    brackets = _outside_strings(raw)
     for _ in range(DEPTH_MAX):
         brackets = brackets.replace(b"[]", b"")
         if not brackets:
             return
     if b"[]" in brackets or brackets.count(b"[") > DEPTH_MAX:
         raise Problem("too-deep", detail=f"more than {DEPTH_MAX} levels")
+
+
+def _outside_strings(raw: bytes) -> bytes:
+    """The brackets that are in no string. A pair of quotes with nothing in between changes nothing about what is inside
+    and what is not; without escapes that makes it ten times as fast as looking for strings."""
+    if b"\\" in raw:
+        return _STRINGS.sub(b"", raw).translate(_BRACKETS, _NOT_BRACKETS)
+    return b"".join(raw.translate(_BRACKETS, _NOT_QUOTED).replace(b'""', b"").split(b'"')[::2])
 
 
 # What the patterns that people meet most mean; the others are shown as they are.

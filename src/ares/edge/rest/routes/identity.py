@@ -1,6 +1,6 @@
 """Routes of tenants, users, tokens, permissions and machines' identities."""
 
-from ares.api.identity import AuthView, LoginLink, NewToken, OpenedSession, Revoked, WhoAmI
+from ares.api.identity import AuthView, BegunLogin, LoginLink, NewToken, OpenedSession, Revoked, WhoAmI
 from ares.control.access.machines import Admitted
 from ares.control.access.tenants import TenantChange
 from ares.control.access.users import UserChange
@@ -8,6 +8,8 @@ from ares.edge.rest.answers import JSON, TokenList
 from ares.edge.rest.bodies import NoQuery
 from ares.edge.rest.handlers import identity, machines
 from ares.edge.rest.handlers.identity import (
+    LoginBody,
+    LoginCodeBody,
     OwnTokenBody,
     RoleList,
     TenantBody,
@@ -108,6 +110,18 @@ IDENTITY_OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "getAuth", "GET", "/auth", PUBLIC, "How one may log in here.", identity.get_auth, {200: (JSON, AuthView)},
         NoQuery, tag="access",
+    ),
+    Operation(
+        "beginBrowserLogin", "POST", "/auth/logins", PUBLIC,
+        "Begin a login of a browser by an identity provider: authorization code with PKCE.",
+        identity.begin_browser_login, {200: (JSON, BegunLogin)}, NoQuery, Body(LoginBody), ("bad-origin",),
+        tag="access", reads=True,
+    ),
+    Operation(
+        "finishBrowserLogin", "POST", "/auth/sessions", PUBLIC,
+        "Trade the provider's code for a session in a cookie, in the browser that began the login.",
+        identity.finish_browser_login, {201: (JSON, OpenedSession)}, NoQuery, Body(LoginCodeBody),
+        ("bad-origin", "login-failed", "provider-away", "escalation"), tag="access",
     ),
     Operation(
         "whoAmI", "GET", "/whoami", "self:read", "Who this credential is, and what it may do.", identity.whoami,

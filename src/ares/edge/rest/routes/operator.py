@@ -6,19 +6,23 @@ from ares.api.plugins import PluginList
 from ares.api.pools import PoolView, ScalingList, ScalingPlan, ScalingView
 from ares.api.predictions import JobPrediction, ModelView, PredictionReport
 from ares.api.reservations import ReservationView
+from ares.api.telemetry.insights import FeedbackBody, InsightList
 from ares.api.telemetry.series import SeriesAnswer
 from ares.api.telemetry.status import PlatformStatus
 from ares.core.forecast.trees import TreeModel
 from ares.edge.rest.answers import JSON
 from ares.edge.rest.bodies import NoQuery, ReasonBody, ReasonQuery, SeriesQuery
-from ares.edge.rest.handlers import machines, platform, pools, predictions, profiles, reservations
+from ares.edge.rest.handlers import insights, machines, platform, pools, predictions, profiles, reservations, shadows
+from ares.edge.rest.handlers.insights import InsightsQuery
 from ares.edge.rest.handlers.machines import ConsolidationBody, TaintQuery
 from ares.edge.rest.handlers.pools import PoolList, PoolsQuery
 from ares.edge.rest.handlers.profiles import NoteBody, ProfileBody, ProfileList, SettingsBody
 from ares.edge.rest.handlers.reservations import ExtendBody, ReservationBody, ReservationList, ReservationsQuery
+from ares.edge.rest.handlers.shadows import ShadowBody
 from ares.edge.rest.http.operation import Body, Operation
 from ares.model.node import Taint
-from ares.model.profile import ProfileRecord
+from ares.model.profile import ProfileRecord, ShadowRecord
+from ares.model.telemetry.insight import InsightRecord
 
 _CHANGE = ("profile-invalid", "profile-conflict")
 
@@ -46,14 +50,44 @@ OPERATOR_OPERATIONS: tuple[Operation, ...] = (
         tag="profile",
     ),
     Operation(
+        "getShadow", "GET", "/profile/shadow", "profile:admin",
+        "The profile that is tried without being in force, and what was found.", shadows.get_shadow,
+        {200: (JSON, ShadowRecord)}, NoQuery, problems=("not-found",), tag="profile",
+    ),
+    Operation(
+        "putShadow", "PUT", "/profile/shadow", "profile:admin",
+        "Try a profile on the jobs that come, in place of the one tried before. Nothing comes into force by it.",
+        shadows.put_shadow, {200: (JSON, ShadowRecord)}, NoQuery, Body(ShadowBody), _CHANGE, tag="profile",
+    ),
+    Operation(
+        "promoteShadow", "POST", "/profile/shadow/promote", "profile:admin",
+        "Put the shadow in force. It is judged on, and taken back by itself if it is worse.",
+        shadows.promote_shadow, {200: (JSON, ProfileRecord)}, NoQuery, Body(NoteBody, required=False),
+        (*_CHANGE, "not-found"), tag="profile",
+    ),
+    Operation(
+        "deleteShadow", "DELETE", "/profile/shadow", "profile:admin", "Try it no longer. What is in force stays.",
+        shadows.delete_shadow, {200: (JSON, ShadowRecord)}, NoQuery, problems=("not-found",), tag="profile",
+    ),
+    Operation(
         "getStatus", "GET", "/status", "metrics:read",
-        "Is the platform well: leader, store, disks, machines, certificates, backups, each with its age.",
+        "Is the platform well: leader, replicas, store, disks, machines, certificates, backups, each with its age.",
         platform.get_status, {200: (JSON, PlatformStatus)}, NoQuery, tag="server",
     ),
     Operation(
         "getSeries", "GET", "/series", "metrics:read",
         "How numbers of the platform went over time, as this replica remembers them.", platform.get_series,
         {200: (JSON, SeriesAnswer)}, SeriesQuery, tag="server",
+    ),
+    Operation(
+        "listInsights", "GET", "/insights", "metrics:read",
+        "What is odd in the platform's numbers, and what is to be expected of demand.", insights.list_insights,
+        {200: (JSON, InsightList)}, InsightsQuery, tag="server",
+    ),
+    Operation(
+        "judgeInsight", "POST", "/insights/{token}/feedback", "profile:admin",
+        "Say what an insight was: no anomaly, or useful. Both are kept.", insights.judge_insight,
+        {200: (JSON, InsightRecord)}, NoQuery, Body(FeedbackBody), tag="server",
     ),
     Operation(
         "listPlugins", "GET", "/plugins", "nodes:read", "What a profile can name, and where it comes from.",

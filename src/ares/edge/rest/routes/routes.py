@@ -1,6 +1,7 @@
 """Every route of the API, in one table."""
 
-from ares.api.decisions import Explanation, PlanAnswer, ReplayAnswer
+from ares.api.deadlines import SlaList
+from ares.api.decisions import Explanation, PlanAnswer, ReplayAnswer, RouteSeen
 from ares.api.identity import NewToken
 from ares.api.jobs import CheckpointList, JobDetail, JobPage, LogMatches, OutputList, SubmitBody
 from ares.api.nodes import ClusterView, GpuMap, NodeView, Overview
@@ -21,6 +22,7 @@ from ares.edge.rest.answers import (
 from ares.edge.rest.bodies import (
     BatchBody,
     EventsQuery,
+    GpuQuery,
     JobsQuery,
     JoinTokenBody,
     LeasesQuery,
@@ -37,10 +39,11 @@ from ares.edge.rest.bodies import (
     UsageQuery,
 )
 from ares.edge.rest.handlers import checkpoints, decisions, events, jobs, logs, outputs, platform, predictions, submit
-from ares.edge.rest.handlers.predictions import SlaList
 from ares.edge.rest.http.operation import PUBLIC, Body, Operation, Socket
 from ares.edge.rest.http.problems import ADMISSION_CODES, QUOTA_CODES
+from ares.edge.rest.routes.books import BOOK_OPERATIONS
 from ares.edge.rest.routes.data import DATASET_OPERATIONS
+from ares.edge.rest.routes.federation import FEDERATION_OPERATIONS
 from ares.edge.rest.routes.governance import AUDIT_OPERATIONS, POLICY_OPERATIONS, QUOTA_OPERATIONS, SECRET_OPERATIONS
 from ares.edge.rest.routes.identity import IDENTITY_OPERATIONS, MACHINE_OPERATIONS
 from ares.edge.rest.routes.jobs import (
@@ -128,6 +131,11 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "explainJob", "GET", "/jobs/{id}/explain", "jobs:read", "Why a job waits, and what would start it.",
         decisions.explain_job, {200: (JSON, Explanation)}, NoQuery, tag="decisions",
+    ),
+    Operation(
+        "getJobRoute", "GET", "/jobs/{id}/route", "jobs:read",
+        "Which cluster of a federation a job goes to: every cluster's terms, and what would change the choice.",
+        decisions.get_job_route, {200: (JSON, RouteSeen)}, NoQuery, tag="decisions",
     ),
     Operation(
         "getTrace", "GET", "/jobs/{id}/trace", "jobs:read",
@@ -219,8 +227,8 @@ OPERATIONS: tuple[Operation, ...] = (
         platform.get_overview, {200: (JSON, Overview)}, NoQuery, tag="nodes",
     ),
     Operation(
-        "getGpus", "GET", "/gpus", "jobs:read", "Every GPU, as columns: what is held of it, by which job, how busy.",
-        platform.get_gpus, {200: (JSON, GpuMap)}, NoQuery, tag="nodes",
+        "getGpus", "GET", "/gpus", "jobs:read", "Every GPU, as columns: what is held, by which job, how busy and hot.",
+        platform.get_gpus, {200: (JSON, GpuMap)}, GpuQuery, tag="nodes",
     ),
     Operation(
         "listLeases", "GET", "/leases", "jobs:read", "Who holds the right to run the tenant's jobs.",
@@ -248,6 +256,8 @@ OPERATIONS: tuple[Operation, ...] = (
     *PROJECT_OPERATIONS,
     *DATASET_OPERATIONS,
     *OPERATOR_OPERATIONS,
+    *BOOK_OPERATIONS,
+    *FEDERATION_OPERATIONS,
     *QUOTA_OPERATIONS,
     *POLICY_OPERATIONS,
     *AUDIT_OPERATIONS,

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from ares.check.replay.trace import BadTrace, Trace, TraceJob
 from ares.model.base import Record
@@ -28,7 +29,7 @@ def load(path: Path, nodes: tuple[NodeInfo, ...] | None) -> Trace:
         if line.node is not None:
             there[line.node.name] = line.node
         elif line.spec is not None and line.state is not None:
-            job = _job(line.spec, line.state, repairs)
+            job = job_of(line.spec, line.state, repairs)
             jobs += [] if job is None else [job]
     if nodes is None and not there:
         raise BadTrace(path.name, 0, "a history without nodes", "give --nodes, such as 8x96x8xA100")
@@ -57,7 +58,8 @@ def _lines(path: Path) -> Iterator[_HistoryLine]:
         yield line
 
 
-def _job(spec: JobSpec, state: JobState, repairs: Repairs) -> TraceJob | None:
+def job_of(spec: JobSpec, state: JobState, repairs: Repairs) -> TraceJob | None:
+    """None where it did not run to an end of its own."""
     if state.phase not in ("SUCCEEDED", "FAILED") or state.ended_at is None or state.started_at is None:
         repairs.add("jobs without an end of their own", "left out")
         return None
@@ -65,11 +67,17 @@ def _job(spec: JobSpec, state: JobState, repairs: Repairs) -> TraceJob | None:
     if run_s < 0:
         repairs.add("jobs with negative run time", "left out")
         return None
+    submit = state.submitted_at
+    if spec.held or spec.needs or spec.begin_at is not None or state.flow is not None:
+        # What it waited for is not part of the trace; that it came to the queue then is.
+        submit = max(submit, min(state.queued_at, state.started_at))
+        spec = replace(spec, held=False, needs=(), needs_timeout=None, begin_at=None, finally_=False)
+        repairs.add("jobs that waited for others, for a time or to be released", "come when they were queued")
     how = state.exit
     fails = how.code or 1 if how is not None and how.failure not in (None, "time-limit", "node-lost") else None
     return TraceJob(
         id=state.id,
-        submit=state.submitted_at,
+        submit=submit,
         run_s=run_s,
         spec=spec,
         tenant=state.tenant,

@@ -7,6 +7,7 @@ from ares.sim.world.cases import (
     absences,
     answers,
     checkpoints,
+    inputs,
     leaders,
     logs,
     needs,
@@ -30,4 +31,5 @@ CASES: dict[str, DirectedCase] = {
     **steering.CASES,
     **needs.CASES,
     **checkpoints.CASES,
+    **inputs.CASES,
 }

@@ -10,7 +10,8 @@ from ares.control.submit.submit import SubmitRequest
 from ares.core import keys
 from ares.model.access import Principal, TokenRecord
 from ares.model.job import JobSpec, Need, NeedsTimeout, Parent, Resources
-from ares.model.link import AttemptRef, ChildAnswer, ChildCall
+from ares.model.job_session import ChildAnswer, ChildCall
+from ares.model.link import AttemptRef
 from ares.model.state import Fence
 from ares.ports.store import Put
 from ares.sim.world.plane import Plane

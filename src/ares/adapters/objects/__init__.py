@@ -1,0 +1,1 @@
+"""Files in an object store that speaks S3."""

@@ -1,0 +1,1 @@
+"""Identity providers: their keys, and the codes that their logins give."""

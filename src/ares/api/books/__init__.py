@@ -1,0 +1,1 @@
+"""Cost, budgets and reports, from the daily books."""

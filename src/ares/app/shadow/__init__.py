@@ -1,0 +1,1 @@
+"""The process that judges a shadow profile."""

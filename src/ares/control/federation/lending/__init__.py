@@ -1,0 +1,1 @@
+"""Tenants' quota, lent to clusters: `lender` at the global plane, `allowances` in a cluster."""

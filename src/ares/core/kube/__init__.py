@@ -1,0 +1,1 @@
+"""Kubernetes: pods for attempts, how they ended, and what nodes have."""

@@ -1,0 +1,1 @@
+"""What is kept of each day when its jobs are forgotten."""

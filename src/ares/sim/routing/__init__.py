@@ -1,0 +1,1 @@
+"""Traces over several regions: the router's choices against those of an oracle."""

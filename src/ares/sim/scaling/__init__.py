@@ -1,0 +1,1 @@
+"""Traces on machines that are bought and given back: cost and wait."""
