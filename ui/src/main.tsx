@@ -2,13 +2,21 @@ import { render } from "preact";
 import { acting } from "./api/client";
 import { AlertsPage } from "./pages/alerts";
 import { AuditPage } from "./pages/audit";
+import { ClustersPage } from "./pages/clusters";
+import { CostPage } from "./pages/cost";
 import { GpusPage } from "./pages/gpus";
+import { HealthPage } from "./pages/health";
+import { HistoryPage } from "./pages/history";
+import { InsightsPage } from "./pages/insights";
 import { JobPage } from "./pages/job";
 import { JobsPage } from "./pages/jobs";
 import { LoginPage } from "./pages/login";
 import { NodePage, NodesPage } from "./pages/nodes";
 import { OverviewPage } from "./pages/overview";
 import { QueuePage } from "./pages/queue";
+import { ReferencePage } from "./pages/reference";
+import { ReportsPage } from "./pages/reports";
+import { SlaPage } from "./pages/sla";
 import { WhatIfPage } from "./pages/whatif";
 import { Empty, Skeleton } from "./parts/basic";
 import { listenForKeys } from "./parts/keys";
@@ -59,16 +67,64 @@ function Page() {
           <NodesPage />
         </Shell>
       );
+    case "clusters":
+      return (
+        <Shell title={second ? `Cluster ${second}` : "Clusters"}>
+          <ClustersPage key={second} name={second} />
+        </Shell>
+      );
     case "what-if":
       return (
         <Shell title="What if">
           <WhatIfPage />
         </Shell>
       );
+    case "sla":
+      return (
+        <Shell title="SLA">
+          <SlaPage />
+        </Shell>
+      );
+    case "cost":
+      return (
+        <Shell title="Cost">
+          <CostPage />
+        </Shell>
+      );
+    case "history":
+      return (
+        <Shell title="History">
+          <HistoryPage />
+        </Shell>
+      );
+    case "health":
+      return (
+        <Shell title="Health">
+          <HealthPage />
+        </Shell>
+      );
+    case "insights":
+      return (
+        <Shell title="Insights">
+          <InsightsPage />
+        </Shell>
+      );
+    case "reports":
+      return (
+        <Shell title="Reports">
+          <ReportsPage />
+        </Shell>
+      );
     case "alerts":
       return (
         <Shell title="Alerts">
           <AlertsPage />
+        </Shell>
+      );
+    case "api":
+      return (
+        <Shell title="API">
+          <ReferencePage />
         </Shell>
       );
     case "audit":

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { bytes, clock, duration, mib, plural, words } from "../src/parts/format";
+import { bytes, clock, duration, lasted, mib, plural, words } from "../src/parts/format";
 import { zone } from "../src/state/prefs";
 
 it("says durations by their two largest units", () => {
@@ -23,4 +23,7 @@ it("puts codes into words", () => {
 it("shows all times in UTC when that is chosen", () => {
   zone.value = "utc";
   expect(clock(0)).toBe("00:00:00");
+});
+it("says in milliseconds what took no second", () => {
+  expect([0, 0.0004, 0.031, 0.999, 1.2, 75].map(lasted)).toEqual(["0s", "1 ms", "31 ms", "999 ms", "1.2s", "1m 15s"]);
 });

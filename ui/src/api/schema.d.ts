@@ -85,6 +85,74 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/auth/logins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Begin a login of a browser by an identity provider: authorization code with PKCE. */
+        post: operations["beginBrowserLogin"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/auth/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Trade the provider's code for a session in a cookie, in the browser that began the login. */
+        post: operations["finishBrowserLogin"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/cost": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What days cost: useful, lost, running and idle GPU-hours and money, by day, tenant, team, pool or model. */
+        get: operations["getCost"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/cost/budgets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What was spent this month, where that leads, and the budget. */
+        get: operations["listBudgets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/decisions/{name}/replay": {
         parameters: {
             query?: never;
@@ -102,6 +170,74 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/federation/clusters": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Clusters of this global plane. */
+        get: operations["listMembers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/federation/clusters/{cluster}/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Offer a cluster nothing more, and take back what has not begun there. It has left when it is empty. */
+        post: operations["drainMember"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/federation/clusters/{cluster}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Offer jobs to a drained cluster again. */
+        post: operations["resumeMember"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/federation/uplink": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The global plane that this cluster belongs to. */
+        get: operations["getUplink"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/gpus": {
         parameters: {
             query?: never;
@@ -109,10 +245,44 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Every GPU, as columns: what is held of it, by which job, how busy. */
+        /** Every GPU, as columns: what is held, by which job, how busy and hot. */
         get: operations["getGpus"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/insights": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What is odd in the platform's numbers, and what is to be expected of demand. */
+        get: operations["listInsights"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/insights/{token}/feedback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Say what an insight was: no anomaly, or useful. Both are kept. */
+        post: operations["judgeInsight"];
         delete?: never;
         options?: never;
         head?: never;
@@ -291,6 +461,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{id}/trace": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The job's way as spans, from its ledger; what still lasts has no end. */
+        get: operations["getTrace"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/{id}/use": {
         parameters: {
             query?: never;
@@ -445,6 +632,74 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/reports/compliance": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Evidence of who may do what, and did what. */
+        post: operations["makeComplianceReport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/reports/cost": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** A report on cost and energy. */
+        post: operations["makeCostReport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/reports/sla": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** A report on promises kept and missed. */
+        post: operations["makeSlaReport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How numbers of the platform went over time, as this replica remembers them. */
+        get: operations["getSeries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sla": {
         parameters: {
             query?: never;
@@ -454,6 +709,23 @@ export interface paths {
         };
         /** Classes of service, and how many jobs met their deadline. */
         get: operations["listClasses"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Is the platform well: leader, replicas, store, disks, machines, certificates, backups, each with its age. */
+        get: operations["getStatus"];
         put?: never;
         post?: never;
         delete?: never;
@@ -633,10 +905,51 @@ export interface components {
         };
         /**
          * AuthView
-         * @description How one gets in: with an API token in any case.
+         * @description How one gets in: with an API token in any case. `browser` names the providers that browsers may log in with.
          */
         AuthView: {
+            /** @default [] */
+            browser: string[];
             providers: components["schemas"]["ProviderView"][];
+        };
+        /**
+         * BegunLogin
+         * @description Where the browser goes to log in. What ties the login to it is in the cookie that came with this answer.
+         */
+        BegunLogin: {
+            url: string;
+        };
+        /** BudgetList */
+        BudgetList: {
+            budgets: components["schemas"]["BudgetProjection"][];
+        };
+        /**
+         * BudgetProjection
+         * @description A tenant's month: what it has spent by the books, where that leads, and its budget. Without `projected`, `why`
+         *         says why there is none.
+         */
+        BudgetProjection: {
+            /** @default null */
+            budget: number | null;
+            committed: number;
+            currency: string;
+            /** @default 0 */
+            daysSeen: number;
+            month: string;
+            /** @default null */
+            perDay: number | null;
+            /** @default null */
+            projected: number | null;
+            /** @default null */
+            projectedHigh: number | null;
+            /** @default null */
+            projectedLow: number | null;
+            spent: number;
+            tenant: string;
+            /** @default null */
+            usedUpOn: string | null;
+            /** @default  */
+            why: string;
         };
         /**
          * ChainSeen
@@ -662,6 +975,59 @@ export interface components {
             message: string;
         };
         /**
+         * CheckpointId
+         * @description Checkpoints of a job come in this order: by attempt, then by number.
+         */
+        CheckpointId: {
+            fence: components["schemas"]["Fence"];
+            seq: number;
+        };
+        /**
+         * CheckpointKeep
+         * @description Which checkpoints are kept: the newest, one of each stretch of time, and the best. While the job lives the newest
+         *         two are, whatever this says.
+         */
+        CheckpointKeep: {
+            /** @default null */
+            best: components["schemas"]["KeepBest"] | null;
+            /** @default null */
+            everyS: number | null;
+            /** @default 2 */
+            last: number;
+        };
+        /**
+         * CheckpointPointer
+         * @description The newest checkpoint of a job, as its state has it.
+         */
+        CheckpointPointer: {
+            fence: components["schemas"]["Fence"];
+            manifest: string;
+            /** @default 0 */
+            nth: number;
+            seq: number;
+            size: number;
+            /** @default 0 */
+            stallS: number;
+            step: number;
+            takenAt: number;
+            /** @default 0 */
+            uploadS: number;
+        };
+        /**
+         * CheckpointPolicy
+         * @description The job saves checkpoints, and goes on from the newest when it is started again.
+         */
+        CheckpointPolicy: {
+            /** @default false */
+            allRanks: boolean;
+            /** @default null */
+            intervalS: number | null;
+            /** @default {} */
+            keep: components["schemas"]["CheckpointKeep"];
+            /** @default false */
+            required: boolean;
+        };
+        /**
          * ChildJob
          * @description A job that a job submitted, by the number of its call.
          */
@@ -685,6 +1051,133 @@ export interface components {
             detached: boolean;
             fence: components["schemas"]["Fence"];
             job: string;
+        };
+        /**
+         * ClusterAge
+         * @description One cluster. While it is silent its figures are as of `told_at`; what it does meanwhile it tells when it is
+         *         back.
+         */
+        ClusterAge: {
+            /** @default  */
+            closedDay: string;
+            cluster: string;
+            /** @default null */
+            heardS: number | null;
+            /** @default 0 */
+            incarnation: number;
+            silent: boolean;
+            state: string;
+            /** @default null */
+            toldAt: number | null;
+        };
+        /**
+         * ClusterReport
+         * @description What a cluster says of itself. Of two, the greater (incarnation, seq) is the newer one, whatever clocks say.
+         */
+        ClusterReport: {
+            cluster: string;
+            /** @default [] */
+            datasets: string[];
+            incarnation: number;
+            /** @default [] */
+            labels: string[];
+            /** @default 0 */
+            local: number;
+            /** @default  */
+            mode: string;
+            /** @default false */
+            moreLabels: boolean;
+            /** @default 0 */
+            nodes: number;
+            /** @default 0 */
+            pending: number;
+            /** @default 0 */
+            readyNodes: number;
+            /** @default 0 */
+            rttMs: number;
+            /** @default 0 */
+            running: number;
+            seq: number;
+            /** @default [] */
+            shapes: components["schemas"]["ReportedShape"][];
+            /** @default  */
+            version: string;
+        };
+        /**
+         * CostReport
+         * @description Days from `first_day` to `last_day`. Days after `closed_day` are not closed: their figures still change.
+         */
+        CostReport: {
+            at: number;
+            booksSince: string;
+            /** @enum {unknown} */
+            by: "cluster" | "day" | "gpu-model" | "job" | "pool" | "team" | "tenant";
+            closedDay: string;
+            cluster: string;
+            /** @default [] */
+            clusters: components["schemas"]["ClusterAge"][];
+            currency: string;
+            /**
+             * @default model
+             * @enum {unknown}
+             */
+            energySource: "model";
+            firstDay: string;
+            groups: number;
+            incarnation: number;
+            lastDay: string;
+            /** @default [] */
+            remarks: string[];
+            rows: components["schemas"]["CostRow"][];
+            total: components["schemas"]["CostRow"];
+            whole: boolean;
+        };
+        /**
+         * CostRow
+         * @description One group. Where there is a capacity, useful + lost + running + idle is capacity + over, in GPU-hours and in
+         *         money. `running` may be below nothing for one day: what ran at the end of the day before has ended since, and is
+         *         useful or lost now.
+         */
+        CostRow: {
+            /** @default 0 */
+            capacityCost: number;
+            /** @default 0 */
+            capacityGpuHours: number;
+            /** @default 0 */
+            cost: number;
+            /** @default 0 */
+            cpuHours: number;
+            /** @default 0 */
+            downGpuHours: number;
+            /** @default 0 */
+            energyKwh: number;
+            /** @default 0 */
+            idleCost: number;
+            /** @default 0 */
+            idleEnergyKwh: number;
+            /** @default 0 */
+            idleGpuHours: number;
+            /** @default 0 */
+            jobs: number;
+            key: string;
+            /** @default 0 */
+            lostCost: number;
+            /** @default 0 */
+            lostGpuHours: number;
+            /** @default  */
+            name: string;
+            /** @default 0 */
+            overCost: number;
+            /** @default 0 */
+            overGpuHours: number;
+            /** @default 0 */
+            runningCost: number;
+            /** @default 0 */
+            runningGpuHours: number;
+            /** @default 0 */
+            usefulCost: number;
+            /** @default 0 */
+            usefulGpuHours: number;
         };
         /**
          * Created
@@ -743,6 +1236,31 @@ export interface components {
             verdict: "no" | "unknown" | "yes";
             /** @default [] */
             ways: components["schemas"]["Way"][];
+        };
+        /**
+         * DemandView
+         * @description Whether GPUs will be asked for that are not there, in `ahead_s`. Without a probability `silent` says why nothing
+         *         is said. `skill`: how much better its probabilities were than the better of the mere share of such times and of
+         *         saying that all stays as it is; `coverage`: how often what came lay in the range; both of `tried` times of late.
+         */
+        DemandView: {
+            aheadS: number;
+            /** @default null */
+            capacity: number | null;
+            /** @default null */
+            coverage: number | null;
+            /** @default null */
+            high: number | null;
+            /** @default null */
+            low: number | null;
+            /** @default null */
+            probability: number | null;
+            /** @default  */
+            silent: string;
+            /** @default null */
+            skill: number | null;
+            /** @default 0 */
+            tried: number;
         };
         /**
          * Eta
@@ -828,6 +1346,16 @@ export interface components {
             weight: number;
         };
         /**
+         * FeedbackBody
+         * @description What a person makes of an insight.
+         */
+        FeedbackBody: {
+            /** @default  */
+            note: string;
+            /** @enum {unknown} */
+            verdict: "" | "no-anomaly" | "useful";
+        };
+        /**
          * Fence
          * @description Grows with every grant and every revocation of a job; the epoch grows with every restore.
          */
@@ -888,6 +1416,7 @@ export interface components {
         GpuMap: {
             at: number;
             busy: number[];
+            celsius: number[];
             heldMilli: number[];
             index: number[];
             job: number[];
@@ -896,6 +1425,7 @@ export interface components {
             nodes: components["schemas"]["GpuNode"][];
             /** @default [] */
             unasked: string[];
+            watts: number[];
         };
         /**
          * GpuNode
@@ -912,6 +1442,21 @@ export interface components {
             pool: string;
             rack: string;
             ready: boolean;
+        };
+        /**
+         * GpuReading
+         * @description What a GPU does at the moment, by its driver.
+         */
+        GpuReading: {
+            /** @default 0 */
+            busyPercent: number;
+            /** @default null */
+            celsius: number | null;
+            index: number;
+            /** @default 0 */
+            memoryMib: number;
+            /** @default null */
+            watts: number | null;
         };
         /**
          * GpuSeen
@@ -963,6 +1508,62 @@ export interface components {
             /** @default null */
             project: string | null;
             ref: string;
+        };
+        /**
+         * InsightList
+         * @description The newest first. Those with a known cause or called no anomaly, only where all are asked for.
+         */
+        InsightList: {
+            at: number;
+            /** @default [] */
+            causes: string[];
+            forecasts: components["schemas"]["DemandView"][];
+            insights: components["schemas"]["InsightRecord"][];
+            judged: number;
+            replica: string;
+            watched: number;
+        };
+        /**
+         * InsightRecord
+         * @description An episode in which a series was not as usual: between `low` and `high`. `cause`: a known one, for which it was
+         *         told to no person.
+         */
+        InsightRecord: {
+            /** @default 0 */
+            beganAt: number;
+            /** @default  */
+            by: string;
+            /** @default  */
+            cause: string;
+            /** @default null */
+            endedAt: number | null;
+            /** @default 0 */
+            high: number;
+            id: string;
+            /** @default {} */
+            labels: {
+                [key: string]: string;
+            };
+            /** @default 0 */
+            lastAt: number;
+            /** @default 0 */
+            low: number;
+            /** @default  */
+            note: string;
+            /** @default 0 */
+            probability: number;
+            /** @default  */
+            replica: string;
+            series: string;
+            /** @default  */
+            text: string;
+            /** @default 0 */
+            value: number;
+            /**
+             * @default
+             * @enum {unknown}
+             */
+            verdict: "" | "no-anomaly" | "useful";
         };
         /**
          * JobDetail
@@ -1038,6 +1639,8 @@ export interface components {
             array: string | null;
             /** @default null */
             beginAt: number | null;
+            /** @default null */
+            checkpoint: components["schemas"]["CheckpointPolicy"] | null;
             /** @default 0 */
             children: number;
             /** @default null */
@@ -1145,6 +1748,8 @@ export interface components {
              * @enum {unknown}
              */
             restart: "always" | "never" | "on-failure";
+            /** @default null */
+            restoreFrom: components["schemas"]["RestoreFrom"] | null;
             /** @default {} */
             retry: components["schemas"]["RetryPolicy"];
             /** @default null */
@@ -1185,14 +1790,20 @@ export interface components {
             attempt: number;
             /** @default [] */
             avoid: string[];
+            /** @default  */
+            bookDay: string;
             /** @default null */
             boundAt: number | null;
+            /** @default null */
+            checkpoint: components["schemas"]["CheckpointPointer"] | null;
             /** @default null */
             childOf: components["schemas"]["ChildOf"] | null;
             /** @default 0 */
             costEstimate: number;
             /** @default 0 */
             cpuS: number;
+            /** @default [] */
+            damaged: components["schemas"]["CheckpointId"][];
             /** @default null */
             deadlineAt: number | null;
             /** @default null */
@@ -1247,6 +1858,10 @@ export interface components {
             outputBytes: number;
             /** @default [] */
             outputs: components["schemas"]["OutputFile"][];
+            /** @default null */
+            owner: components["schemas"]["Owner"] | null;
+            /** @default 0 */
+            ownerSeq: number;
             /**
              * @default PENDING
              * @enum {unknown}
@@ -1285,6 +1900,8 @@ export interface components {
             /** @default null */
             retryOf: string | null;
             /** @default 0 */
+            rotations: number;
+            /** @default 0 */
             seq: number;
             /** @default null */
             sla: string | null;
@@ -1307,6 +1924,8 @@ export interface components {
             tenant: string;
             /** @default  */
             trace: string;
+            /** @default null */
+            unsaved: components["schemas"]["Unsaved"] | null;
             /** @default null */
             update: components["schemas"]["SpecUpdate"] | null;
             /** @default 0 */
@@ -1335,6 +1954,23 @@ export interface components {
             weight: number;
         };
         /**
+         * JobTrace
+         * @description All spans of a job, in the order in which they began. Ids follow from the job and the attempt's fence: every
+         *         replica gives the same ones, and a span has its id before it ends.
+         */
+        JobTrace: {
+            at: number;
+            job: string;
+            /** @default 0 */
+            leftOut: number;
+            name: string;
+            /** @enum {unknown} */
+            phase: "CANCELLED" | "FAILED" | "PENDING" | "PREEMPTED" | "RETRYING" | "RUNNING" | "SKIPPED" | "STAGING" | "SUCCEEDED" | "UNKNOWN" | "WAITING";
+            spans: components["schemas"]["TraceSpan"][];
+            tenant: string;
+            traceId: string;
+        };
+        /**
          * JobUpdate
          * @description What is to be changed; what is left out stays. `null` takes a limit, deadline, class or reservation away.
          */
@@ -1356,10 +1992,24 @@ export interface components {
          *         change that. Without a remedy: what a policy warns of, or a soft limit that it passes.
          */
         JobWarning: {
-            code: ("AFFINITY_UNMET" | "ARRAY_THROTTLE" | "BEGIN_AT" | "HARD_LIMIT" | "HELD" | "HELD_BACK" | "INFEASIBLE_CPU" | "INFEASIBLE_DEVICE" | "INFEASIBLE_GANG" | "INFEASIBLE_GPU" | "INFEASIBLE_GPU_MODEL" | "INFEASIBLE_LICENCE" | "INFEASIBLE_LIMIT" | "INFEASIBLE_MEMORY" | "INFEASIBLE_NUMA" | "INFEASIBLE_POWER" | "INFEASIBLE_TOPOLOGY" | "INSUFFICIENT_CPU" | "INSUFFICIENT_DEVICE" | "INSUFFICIENT_GANG" | "INSUFFICIENT_GPU" | "INSUFFICIENT_LICENCE" | "INSUFFICIENT_MEMORY" | "INSUFFICIENT_NUMA" | "INSUFFICIENT_TOPOLOGY" | "ISOLATION_UNMET" | "JOB_AFFINITY_UNMET" | "NEXT_CYCLE" | "NO_NODES" | "NO_READY_NODES" | "POWER_CAP" | "REFUSED_BY_PLUGIN" | "RESERVATION_ENDING" | "RESERVATION_FULL" | "RESERVATION_PLANNED" | "RESERVED" | "RESIDENCY_UNMET" | "RETRIES_PAUSED" | "SELECTOR_MISMATCH" | "SPOT_ONLY" | "TAINTED" | "WAITING_FOR_EVICTION" | "WAITING_FOR_FASTER" | "WAITING_FOR_FLOW" | "WAITING_FOR_JOB") | ("policy" | "soft-limit");
+            code: ("AFFINITY_UNMET" | "ARRAY_THROTTLE" | "BEGIN_AT" | "HARD_LIMIT" | "HELD" | "HELD_BACK" | "INFEASIBLE_CPU" | "INFEASIBLE_DEVICE" | "INFEASIBLE_GANG" | "INFEASIBLE_GPU" | "INFEASIBLE_GPU_MODEL" | "INFEASIBLE_LICENCE" | "INFEASIBLE_LIMIT" | "INFEASIBLE_MEMORY" | "INFEASIBLE_NUMA" | "INFEASIBLE_POWER" | "INFEASIBLE_TOPOLOGY" | "INSUFFICIENT_CPU" | "INSUFFICIENT_DEVICE" | "INSUFFICIENT_GANG" | "INSUFFICIENT_GPU" | "INSUFFICIENT_LICENCE" | "INSUFFICIENT_MEMORY" | "INSUFFICIENT_NUMA" | "INSUFFICIENT_TOPOLOGY" | "IN_CLUSTER" | "ISOLATION_UNMET" | "JOB_AFFINITY_UNMET" | "NEXT_CYCLE" | "NO_CLUSTER" | "NO_NODES" | "NO_READY_NODES" | "POWER_CAP" | "REFUSED_BY_PLUGIN" | "RESERVATION_ENDING" | "RESERVATION_FULL" | "RESERVATION_PLANNED" | "RESERVED" | "RESIDENCY_UNMET" | "RETRIES_PAUSED" | "SELECTOR_MISMATCH" | "SPOT_ONLY" | "STORAGE_PAUSED" | "TAINTED" | "WAITING_FOR_DATA" | "WAITING_FOR_EVICTION" | "WAITING_FOR_FASTER" | "WAITING_FOR_FLOW" | "WAITING_FOR_JOB") | ("policy" | "soft-limit");
             message: string;
             /** @default  */
             remedy: ("operator" | "wait" | "yours") | "";
+        };
+        /**
+         * KeepBest
+         * @description The `n` checkpoints with the best value of a metric.
+         */
+        KeepBest: {
+            /**
+             * @default min
+             * @enum {unknown}
+             */
+            goal: "max" | "min";
+            metric: string;
+            /** @default 1 */
+            n: number;
         };
         /**
          * LedgerEvent
@@ -1377,7 +2027,7 @@ export interface components {
             fence: string;
             job: string;
             /** @enum {unknown} */
-            kind: "bound" | "cancelled" | "failed" | "held" | "lease-lost" | "overdue" | "preempted" | "preempting" | "rank-exited" | "rank-started" | "ready" | "released" | "requeue-requested" | "requeued" | "resized" | "restarted" | "retry-requested" | "retrying" | "started" | "submitted" | "succeeded" | "unheld" | "unknown" | "unmet" | "updated";
+            kind: "bound" | "cancelled" | "checkpoint-damaged" | "checkpointed" | "confirmed" | "failed" | "held" | "imported" | "lease-lost" | "offer-over" | "offered" | "overdue" | "preempted" | "preempting" | "rank-exited" | "rank-started" | "ready" | "released" | "requeue-requested" | "requeued" | "resized" | "restarted" | "retry-requested" | "retrying" | "started" | "submitted" | "succeeded" | "taken-back" | "unheld" | "unknown" | "unmet" | "updated";
             /** @enum {unknown} */
             phase: "CANCELLED" | "FAILED" | "PENDING" | "PREEMPTED" | "RETRYING" | "RUNNING" | "SKIPPED" | "STAGING" | "SUCCEEDED" | "UNKNOWN" | "WAITING";
             /** @default  */
@@ -1393,6 +2043,54 @@ export interface components {
             ranks: components["schemas"]["RankUse"][];
             /** @default [] */
             unasked: string[];
+        };
+        /**
+         * LoginBody
+         * @description A login in a browser, with this provider.
+         */
+        LoginBody: {
+            provider: string;
+        };
+        /**
+         * LoginCodeBody
+         * @description What the provider sent the browser back with.
+         */
+        LoginCodeBody: {
+            code: string;
+            state: string;
+        };
+        /**
+         * MemberList
+         * @description By name.
+         */
+        MemberList: {
+            clusters: components["schemas"]["MemberView"][];
+        };
+        /**
+         * MemberView
+         * @description A cluster of this global plane. `reach` says how long it has been silent: never a reason to move jobs.
+         */
+        MemberView: {
+            code: string;
+            /** @default 0 */
+            confirmed: number;
+            epoch: number;
+            generation: number;
+            heardS: number | null;
+            /** @enum {unknown} */
+            kind: "kubernetes" | "nodes";
+            name: string;
+            note: string;
+            /** @default 0 */
+            offered: number;
+            /** @enum {unknown} */
+            reach: "" | "LATE" | "REACHABLE" | "UNREACHABLE";
+            region: string;
+            /** @default null */
+            report: components["schemas"]["ClusterReport"] | null;
+            since: number;
+            /** @enum {unknown} */
+            state: "ACTIVE" | "DEAD" | "DRAINING" | "JOINING" | "LEFT";
         };
         /**
          * NearMiss
@@ -1467,6 +2165,8 @@ export interface components {
             devices: {
                 [key: string]: string[];
             };
+            /** @default true */
+            fences: boolean;
             /** @default [] */
             gpuLinks: string[][];
             /** @default [] */
@@ -1498,6 +2198,8 @@ export interface components {
             nics: components["schemas"]["Nic"][];
             /** @default [] */
             numa: components["schemas"]["NumaNode"][];
+            /** @default 0 */
+            peerPort: number;
             /** @default default */
             pool: string;
             /** @default  */
@@ -1630,10 +2332,28 @@ export interface components {
             nodesReady: number;
             oldestJob: string;
             oldestQueuedAt: number | null;
+            promises: components["schemas"]["SlaView"][];
             storeAgeS: number;
             tenant: string;
             tenants: components["schemas"]["TenantJobs"][];
             waiting: components["schemas"]["WaitingGroup"][];
+        };
+        /**
+         * Owner
+         * @description Which cluster has a job, inside the job's state: one compare guards both.
+         *
+         *         Invariant: `epoch` never falls; a HELD job has no cluster.
+         */
+        Owner: {
+            /** @default  */
+            cluster: string;
+            /** @default 0 */
+            epoch: number;
+            /**
+             * @default HELD
+             * @enum {unknown}
+             */
+            stage: "CONFIRMED" | "HELD" | "OFFERED";
         };
         /**
          * Parent
@@ -1641,6 +2361,29 @@ export interface components {
          */
         Parent: {
             job: string;
+        };
+        /**
+         * PeriodReport
+         * @description With `complete`, every day of it is closed: made again, it is the same to the byte, but for users and chains of a
+         *         compliance report, which are told as of its making. `digest` is the SHA-256 of the
+         *         report as JSON without spaces, in this order of fields, with an empty digest.
+         */
+        PeriodReport: {
+            cluster: string;
+            complete: boolean;
+            currency: string;
+            /** @default  */
+            digest: string;
+            firstDay: string;
+            heads: components["schemas"]["ReportHead"][];
+            incarnation: number;
+            /** @enum {unknown} */
+            kind: "compliance" | "cost" | "sla";
+            lastDay: string;
+            remarks: string[];
+            tables: components["schemas"]["ReportTable"][];
+            tenant: string;
+            title: string;
         };
         /**
          * Placement
@@ -1689,9 +2432,25 @@ export interface components {
             /** @default null */
             remedy: ("operator" | "wait" | "yours") | null;
             revision: number;
+            /** @default null */
+            routing: components["schemas"]["RouteSeen"] | null;
             startsNow: boolean;
             /** @default [] */
             warnings: string[];
+        };
+        /**
+         * PlatformStatus
+         * @description As one replica sees it. `verdict` is that of the worst part; parts that are not well come first.
+         */
+        PlatformStatus: {
+            at: number;
+            cluster: string;
+            /** @default 0 */
+            leftOut: number;
+            parts: components["schemas"]["StatusPart"][];
+            replica: string;
+            /** @enum {unknown} */
+            verdict: "bad" | "ok" | "warn";
         };
         /**
          * Pool
@@ -1708,6 +2467,8 @@ export interface components {
             gpuIdleWatts: number | null;
             /** @default 0 */
             gpuWatts: number;
+            /** @default 0 */
+            interruptionsHour: number;
             /** @default 0 */
             memoryGibHour: number;
             /** @default 1 */
@@ -1901,6 +2662,8 @@ export interface components {
         RankUse: {
             cpus: number;
             cpusAsked: number;
+            /** @default [] */
+            devices: components["schemas"]["GpuReading"][];
             /** @default null */
             gpuMemoryBytes: number | null;
             /** @default [] */
@@ -1939,7 +2702,7 @@ export interface components {
          */
         Reason: {
             /** @enum {unknown} */
-            code: "AFFINITY_UNMET" | "ARRAY_THROTTLE" | "BEGIN_AT" | "HARD_LIMIT" | "HELD" | "HELD_BACK" | "INFEASIBLE_CPU" | "INFEASIBLE_DEVICE" | "INFEASIBLE_GANG" | "INFEASIBLE_GPU" | "INFEASIBLE_GPU_MODEL" | "INFEASIBLE_LICENCE" | "INFEASIBLE_LIMIT" | "INFEASIBLE_MEMORY" | "INFEASIBLE_NUMA" | "INFEASIBLE_POWER" | "INFEASIBLE_TOPOLOGY" | "INSUFFICIENT_CPU" | "INSUFFICIENT_DEVICE" | "INSUFFICIENT_GANG" | "INSUFFICIENT_GPU" | "INSUFFICIENT_LICENCE" | "INSUFFICIENT_MEMORY" | "INSUFFICIENT_NUMA" | "INSUFFICIENT_TOPOLOGY" | "ISOLATION_UNMET" | "JOB_AFFINITY_UNMET" | "NEXT_CYCLE" | "NO_NODES" | "NO_READY_NODES" | "POWER_CAP" | "REFUSED_BY_PLUGIN" | "RESERVATION_ENDING" | "RESERVATION_FULL" | "RESERVATION_PLANNED" | "RESERVED" | "RESIDENCY_UNMET" | "RETRIES_PAUSED" | "SELECTOR_MISMATCH" | "SPOT_ONLY" | "TAINTED" | "WAITING_FOR_EVICTION" | "WAITING_FOR_FASTER" | "WAITING_FOR_FLOW" | "WAITING_FOR_JOB";
+            code: "AFFINITY_UNMET" | "ARRAY_THROTTLE" | "BEGIN_AT" | "HARD_LIMIT" | "HELD" | "HELD_BACK" | "INFEASIBLE_CPU" | "INFEASIBLE_DEVICE" | "INFEASIBLE_GANG" | "INFEASIBLE_GPU" | "INFEASIBLE_GPU_MODEL" | "INFEASIBLE_LICENCE" | "INFEASIBLE_LIMIT" | "INFEASIBLE_MEMORY" | "INFEASIBLE_NUMA" | "INFEASIBLE_POWER" | "INFEASIBLE_TOPOLOGY" | "INSUFFICIENT_CPU" | "INSUFFICIENT_DEVICE" | "INSUFFICIENT_GANG" | "INSUFFICIENT_GPU" | "INSUFFICIENT_LICENCE" | "INSUFFICIENT_MEMORY" | "INSUFFICIENT_NUMA" | "INSUFFICIENT_TOPOLOGY" | "IN_CLUSTER" | "ISOLATION_UNMET" | "JOB_AFFINITY_UNMET" | "NEXT_CYCLE" | "NO_CLUSTER" | "NO_NODES" | "NO_READY_NODES" | "POWER_CAP" | "REFUSED_BY_PLUGIN" | "RESERVATION_ENDING" | "RESERVATION_FULL" | "RESERVATION_PLANNED" | "RESERVED" | "RESIDENCY_UNMET" | "RETRIES_PAUSED" | "SELECTOR_MISMATCH" | "SPOT_ONLY" | "STORAGE_PAUSED" | "TAINTED" | "WAITING_FOR_DATA" | "WAITING_FOR_EVICTION" | "WAITING_FOR_FASTER" | "WAITING_FOR_FLOW" | "WAITING_FOR_JOB";
             message: string;
             /** @default {} */
             numbers: {
@@ -1982,6 +2745,115 @@ export interface components {
             };
         };
         /**
+         * ReportBody
+         * @description Days by UTC, both included; without them the last seven.
+         */
+        ReportBody: {
+            first?: string;
+            /**
+             * @default json
+             * @enum {unknown}
+             */
+            format: "csv" | "html" | "json";
+            last?: string;
+        };
+        /**
+         * ReportedEta
+         * @description A job of this size, and that runs no longer, would start within so many seconds, in four of five cases: by the
+         *         cluster's own estimate.
+         */
+        ReportedEta: {
+            cpuMilli: number;
+            /** @default 0 */
+            eta80S: number;
+            /** @default 0 */
+            gpus: number;
+            memoryMib: number;
+            /** @default 1 */
+            ranks: number;
+            /** @default 1000000000 */
+            runS: number;
+        };
+        /**
+         * ReportedRoom
+         * @description So many machines on each of which at least this much is free.
+         */
+        ReportedRoom: {
+            /** @default 0 */
+            cpuMilli: number;
+            /** @default 0 */
+            gpus: number;
+            machines: number;
+            /** @default 0 */
+            memoryMib: number;
+        };
+        /**
+         * ReportedShape
+         * @description Nodes that are alike: what one of them has, how many there are, and what is free on all of them together.
+         */
+        ReportedShape: {
+            /** @default  */
+            arch: string;
+            /** @default 0 */
+            bootS: number;
+            /** @default 0 */
+            cpuHour: number;
+            cpuMilli: number;
+            /** @default 0 */
+            drainHour: number;
+            /** @default [] */
+            etas: components["schemas"]["ReportedEta"][];
+            /** @default 0 */
+            freeCpuMilli: number;
+            /** @default 0 */
+            freeGpus: number;
+            /** @default 0 */
+            freeMemoryMib: number;
+            /** @default 0 */
+            gpuHour: number;
+            /** @default 0 */
+            gpuMemoryMib: number;
+            /** @default  */
+            gpuModel: string;
+            /** @default 0 */
+            gpus: number;
+            /** @default 0 */
+            interruptionsHour: number;
+            /** @default 0 */
+            memoryGibHour: number;
+            memoryMib: number;
+            /** @default 1 */
+            nodes: number;
+            /** @default  */
+            pool: string;
+            /** @default [] */
+            rooms: components["schemas"]["ReportedRoom"][];
+            /** @default false */
+            spot: boolean;
+        };
+        /**
+         * ReportHead
+         * @description How far the audit chain of a replica had come, signed, at the end of the period or before.
+         */
+        ReportHead: {
+            at: number;
+            chain: string;
+            hash: string;
+            key: string;
+            seq: number;
+        };
+        /**
+         * ReportTable
+         * @description `note` says what is counted, and by which rules.
+         */
+        ReportTable: {
+            columns: string[];
+            /** @default  */
+            note: string;
+            rows: (string | number | null)[][];
+            title: string;
+        };
+        /**
          * Resources
          * @description Integers only: shares are in thousandths, memory in MiB.
          */
@@ -2017,6 +2889,15 @@ export interface components {
             gpuModel?: string | null;
             gpus?: number;
             memoryMib?: number;
+        };
+        /**
+         * RestoreFrom
+         * @description The checkpoint of another job of the tenant that a new job goes on from: number `seq`, or its newest.
+         */
+        RestoreFrom: {
+            job: string;
+            /** @default null */
+            seq: number | null;
         };
         /**
          * Result
@@ -2056,6 +2937,121 @@ export interface components {
             oomMemoryFactor: number;
             /** @default null */
             oomMemoryMaxMib: number | null;
+        };
+        /**
+         * RoutedCluster
+         * @description One cluster in a decision: its terms and their sum, the machines they are for, and the report they are from.
+         */
+        RoutedCluster: {
+            cluster: string;
+            /** @default 0 */
+            free: number;
+            /** @default 0 */
+            incarnation: number;
+            /** @default  */
+            machines: string;
+            /** @default 0 */
+            offered: number;
+            score: number;
+            /** @default 0 */
+            seq: number;
+            terms: components["schemas"]["RouteTerms"];
+        };
+        /**
+         * RouteDecision
+         * @description Kept with the job. `ranked` has the best first; the first is the choice. Of many clusters the last are left out,
+         *         and counted in `more`.
+         */
+        RouteDecision: {
+            /** @default  */
+            catalogue: string;
+            /** @default 0 */
+            more: number;
+            /** @default [] */
+            ranked: components["schemas"]["RoutedCluster"][];
+            /** @default [] */
+            refused: components["schemas"]["RouteRefusal"][];
+            /**
+             * @default {
+             *       "moneyS": 60,
+             *       "rtt": 1,
+             *       "age": 0.5
+             *     }
+             */
+            weights: components["schemas"]["RouteWeights"];
+        };
+        /**
+         * RouteFlip
+         * @description The one term whose change makes the runner-up the winner: in its own unit, what it is and what it would be.
+         */
+        RouteFlip: {
+            cluster: string;
+            flipsAt: number;
+            now: number;
+            term: string;
+        };
+        /**
+         * RouteRefusal
+         * @description Why a cluster gets no offer of this job, with numbers.
+         */
+        RouteRefusal: {
+            cluster: string;
+            /** @enum {unknown} */
+            code: "architecture" | "budget" | "deadline" | "declined" | "not-active" | "policy" | "residency" | "selector" | "silent" | "too-large";
+            message: string;
+        };
+        /**
+         * RouteSeen
+         * @description Which cluster a job goes to, and what that was decided by. Without a decision, the message says why there is
+         *         none.
+         */
+        RouteSeen: {
+            /** @default null */
+            at: number | null;
+            /** @default null */
+            decision: components["schemas"]["RouteDecision"] | null;
+            /** @default null */
+            flip: components["schemas"]["RouteFlip"] | null;
+            message: string;
+        };
+        /**
+         * RouteTerms
+         * @description In seconds and in money. A test and a judge recompute the score from them; a term that is left out is 0.
+         */
+        RouteTerms: {
+            /** @default 0 */
+            ageS: number;
+            /** @default 0 */
+            bootS: number;
+            /** @default 0 */
+            dataS: number;
+            /** @default 0 */
+            egressCost: number;
+            /** @default 0 */
+            imageS: number;
+            /** @default 0 */
+            interruptionCost: number;
+            /** @default 0 */
+            rttS: number;
+            /** @default 0 */
+            runCost: number;
+            /** @default 0 */
+            runS: number;
+            /** @default 0 */
+            waitS: number;
+        };
+        /**
+         * RouteWeights
+         * @description What makes one sum of all terms: seconds for a unit of money, for a second of round trip, for one of a report's
+         *         age. The first is the tenant's or the priority's.
+         */
+        RouteWeights: {
+            /** @default 0.5 */
+            age: number;
+            /** @default 60 */
+            moneyS: number;
+            /** @default 1 */
+            rtt: number;
         };
         /**
          * RuntimeWish
@@ -2102,6 +3098,33 @@ export interface components {
             tries: number;
         };
         /**
+         * SeriesAnswer
+         * @description The first point is of the step that begins at `since`. Times are seconds since the epoch.
+         */
+        SeriesAnswer: {
+            at: number;
+            kept: number;
+            keptMax: number;
+            replica: string;
+            series: components["schemas"]["SeriesPoints"][];
+            since: number;
+            stepS: number;
+        };
+        /**
+         * SeriesPoints
+         * @description One series. `points` are means over the steps, the oldest first; None where nothing was measured.
+         */
+        SeriesPoints: {
+            labels: {
+                [key: string]: string;
+            };
+            /** @default null */
+            latest: number | null;
+            name: string;
+            /** @default [] */
+            points: (number | null)[];
+        };
+        /**
          * Shape
          * @description A size of job. Resources are those of one rank; `words` name it.
          */
@@ -2127,17 +3150,26 @@ export interface components {
          * @description By name; deadlines that jobs have of their own come first, without one.
          */
         SlaList: {
+            /** @default 0 */
+            at: number;
             classes: components["schemas"]["SlaView"][];
+            /** @default [] */
+            clusters: components["schemas"]["ClusterAge"][];
         };
         /**
          * SlaView
-         * @description How jobs of one class of service fared, of those that are kept. Without a name: deadlines of their own.
+         * @description How jobs of one class of service fared, of those that are kept and were decided within the period that was asked
+         *         for. Without a name: deadlines of their own.
          */
         SlaView: {
             /** @default 0 */
             atRisk: number;
             /** @default [] */
             atRiskJobs: string[];
+            /** @default null */
+            budgetLeftPercent: number | null;
+            /** @default null */
+            cluster: string | null;
             /** @default null */
             endWithinS: number | null;
             /** @default 0 */
@@ -2153,6 +3185,20 @@ export interface components {
             open: number;
             /** @default null */
             startWithinS: number | null;
+            /** @default 95 */
+            targetPercent: number;
+            /** @default null */
+            tenant: string | null;
+        };
+        /**
+         * SpanLink
+         * @description A span of this or of another trace that a span goes on from.
+         */
+        SpanLink: {
+            spanId: string;
+            traceId: string;
+            /** @default  */
+            why: string;
         };
         /**
          * SpecUpdate
@@ -2160,6 +3206,7 @@ export interface components {
          */
         SpecUpdate: {
             deadlineAt?: number | null;
+            inputs?: components["schemas"]["DataInput"][];
             /** @enum {unknown} */
             priority?: "BEST_EFFORT" | "CRITICAL" | "HIGH" | "LOW" | "NORMAL";
             reservation?: string | null;
@@ -2202,6 +3249,20 @@ export interface components {
             resource: string;
             soft: number | null;
             used: number;
+        };
+        /**
+         * StatusPart
+         * @description One part. `age_s` is the age of the newest sign of it, None where there is no such thing.
+         */
+        StatusPart: {
+            /** @default null */
+            ageS: number | null;
+            /** @enum {unknown} */
+            kind: "alerts" | "backup" | "certificate" | "disk" | "leader" | "node" | "nodes" | "records" | "replica" | "store";
+            message: string;
+            name: string;
+            /** @enum {unknown} */
+            verdict: "bad" | "ok" | "warn";
         };
         /**
          * Step
@@ -2276,12 +3337,74 @@ export interface components {
             required: boolean;
         };
         /**
+         * TraceSpan
+         * @description One stretch of a job's way. `ended_at` is None while it lasts. Times are seconds since the epoch.
+         */
+        TraceSpan: {
+            /** @default 0 */
+            attempt: number;
+            /** @default {} */
+            attributes: {
+                [key: string]: string | number;
+            };
+            beganAt: number;
+            /** @default null */
+            endedAt: number | null;
+            /** @default  */
+            label: string;
+            /** @default [] */
+            links: components["schemas"]["SpanLink"][];
+            /** @default  */
+            message: string;
+            /** @enum {unknown} */
+            name: "backoff" | "commit" | "job" | "place" | "program" | "queue" | "route" | "run" | "start" | "stop" | "submit";
+            parentId: string;
+            /** @default null */
+            rank: number | null;
+            spanId: string;
+            /**
+             * @default unset
+             * @enum {unknown}
+             */
+            status: "error" | "ok" | "unset";
+        };
+        /**
+         * Unsaved
+         * @description What an attempt that was taken away used since its newest checkpoint. It may still save one.
+         */
+        Unsaved: {
+            since: number;
+            /** @default [] */
+            spent: components["schemas"]["Spent"][];
+            until: number;
+        };
+        /**
+         * UplinkView
+         * @description How a cluster stands with its global plane.
+         */
+        UplinkView: {
+            api: string;
+            code: string;
+            /** @enum {unknown} */
+            mode: "AUTONOMOUS" | "FEDERATED" | "RECONCILING";
+            /** @default 0 */
+            modeS: number;
+            name: string;
+            servers: string[];
+            /** @default 0 */
+            taken: number;
+            /** @default  */
+            why: string;
+        };
+        /**
          * UsageReport
          * @description Jobs that ended since then or have not ended, with all they used. Jobs that were forgotten are not in it.
          */
         UsageReport: {
             /** @enum {unknown} */
-            by: "gpu-model" | "job" | "pool" | "team" | "tenant" | "user";
+            by: "cluster" | "gpu-model" | "job" | "pool" | "team" | "tenant" | "user";
+            /** @default [] */
+            clusters: components["schemas"]["ClusterAge"][];
             groups: number;
             knownSince: number | null;
             rows: components["schemas"]["UsageRow"][];
@@ -2340,7 +3463,7 @@ export interface components {
          */
         Waiting: {
             /** @enum {unknown} */
-            code: "AFFINITY_UNMET" | "ARRAY_THROTTLE" | "BEGIN_AT" | "HARD_LIMIT" | "HELD" | "HELD_BACK" | "INFEASIBLE_CPU" | "INFEASIBLE_DEVICE" | "INFEASIBLE_GANG" | "INFEASIBLE_GPU" | "INFEASIBLE_GPU_MODEL" | "INFEASIBLE_LICENCE" | "INFEASIBLE_LIMIT" | "INFEASIBLE_MEMORY" | "INFEASIBLE_NUMA" | "INFEASIBLE_POWER" | "INFEASIBLE_TOPOLOGY" | "INSUFFICIENT_CPU" | "INSUFFICIENT_DEVICE" | "INSUFFICIENT_GANG" | "INSUFFICIENT_GPU" | "INSUFFICIENT_LICENCE" | "INSUFFICIENT_MEMORY" | "INSUFFICIENT_NUMA" | "INSUFFICIENT_TOPOLOGY" | "ISOLATION_UNMET" | "JOB_AFFINITY_UNMET" | "NEXT_CYCLE" | "NO_NODES" | "NO_READY_NODES" | "POWER_CAP" | "REFUSED_BY_PLUGIN" | "RESERVATION_ENDING" | "RESERVATION_FULL" | "RESERVATION_PLANNED" | "RESERVED" | "RESIDENCY_UNMET" | "RETRIES_PAUSED" | "SELECTOR_MISMATCH" | "SPOT_ONLY" | "TAINTED" | "WAITING_FOR_EVICTION" | "WAITING_FOR_FASTER" | "WAITING_FOR_FLOW" | "WAITING_FOR_JOB";
+            code: "AFFINITY_UNMET" | "ARRAY_THROTTLE" | "BEGIN_AT" | "HARD_LIMIT" | "HELD" | "HELD_BACK" | "INFEASIBLE_CPU" | "INFEASIBLE_DEVICE" | "INFEASIBLE_GANG" | "INFEASIBLE_GPU" | "INFEASIBLE_GPU_MODEL" | "INFEASIBLE_LICENCE" | "INFEASIBLE_LIMIT" | "INFEASIBLE_MEMORY" | "INFEASIBLE_NUMA" | "INFEASIBLE_POWER" | "INFEASIBLE_TOPOLOGY" | "INSUFFICIENT_CPU" | "INSUFFICIENT_DEVICE" | "INSUFFICIENT_GANG" | "INSUFFICIENT_GPU" | "INSUFFICIENT_LICENCE" | "INSUFFICIENT_MEMORY" | "INSUFFICIENT_NUMA" | "INSUFFICIENT_TOPOLOGY" | "IN_CLUSTER" | "ISOLATION_UNMET" | "JOB_AFFINITY_UNMET" | "NEXT_CYCLE" | "NO_CLUSTER" | "NO_NODES" | "NO_READY_NODES" | "POWER_CAP" | "REFUSED_BY_PLUGIN" | "RESERVATION_ENDING" | "RESERVATION_FULL" | "RESERVATION_PLANNED" | "RESERVED" | "RESIDENCY_UNMET" | "RETRIES_PAUSED" | "SELECTOR_MISMATCH" | "SPOT_ONLY" | "STORAGE_PAUSED" | "TAINTED" | "WAITING_FOR_DATA" | "WAITING_FOR_EVICTION" | "WAITING_FOR_FASTER" | "WAITING_FOR_FLOW" | "WAITING_FOR_JOB";
             /** @default null */
             eta: components["schemas"]["Eta"] | null;
             message: string;
@@ -2357,7 +3480,7 @@ export interface components {
          */
         WaitingGroup: {
             /** @enum {unknown} */
-            code: "AFFINITY_UNMET" | "ARRAY_THROTTLE" | "BEGIN_AT" | "HARD_LIMIT" | "HELD" | "HELD_BACK" | "INFEASIBLE_CPU" | "INFEASIBLE_DEVICE" | "INFEASIBLE_GANG" | "INFEASIBLE_GPU" | "INFEASIBLE_GPU_MODEL" | "INFEASIBLE_LICENCE" | "INFEASIBLE_LIMIT" | "INFEASIBLE_MEMORY" | "INFEASIBLE_NUMA" | "INFEASIBLE_POWER" | "INFEASIBLE_TOPOLOGY" | "INSUFFICIENT_CPU" | "INSUFFICIENT_DEVICE" | "INSUFFICIENT_GANG" | "INSUFFICIENT_GPU" | "INSUFFICIENT_LICENCE" | "INSUFFICIENT_MEMORY" | "INSUFFICIENT_NUMA" | "INSUFFICIENT_TOPOLOGY" | "ISOLATION_UNMET" | "JOB_AFFINITY_UNMET" | "NEXT_CYCLE" | "NO_NODES" | "NO_READY_NODES" | "POWER_CAP" | "REFUSED_BY_PLUGIN" | "RESERVATION_ENDING" | "RESERVATION_FULL" | "RESERVATION_PLANNED" | "RESERVED" | "RESIDENCY_UNMET" | "RETRIES_PAUSED" | "SELECTOR_MISMATCH" | "SPOT_ONLY" | "TAINTED" | "WAITING_FOR_EVICTION" | "WAITING_FOR_FASTER" | "WAITING_FOR_FLOW" | "WAITING_FOR_JOB";
+            code: "AFFINITY_UNMET" | "ARRAY_THROTTLE" | "BEGIN_AT" | "HARD_LIMIT" | "HELD" | "HELD_BACK" | "INFEASIBLE_CPU" | "INFEASIBLE_DEVICE" | "INFEASIBLE_GANG" | "INFEASIBLE_GPU" | "INFEASIBLE_GPU_MODEL" | "INFEASIBLE_LICENCE" | "INFEASIBLE_LIMIT" | "INFEASIBLE_MEMORY" | "INFEASIBLE_NUMA" | "INFEASIBLE_POWER" | "INFEASIBLE_TOPOLOGY" | "INSUFFICIENT_CPU" | "INSUFFICIENT_DEVICE" | "INSUFFICIENT_GANG" | "INSUFFICIENT_GPU" | "INSUFFICIENT_LICENCE" | "INSUFFICIENT_MEMORY" | "INSUFFICIENT_NUMA" | "INSUFFICIENT_TOPOLOGY" | "IN_CLUSTER" | "ISOLATION_UNMET" | "JOB_AFFINITY_UNMET" | "NEXT_CYCLE" | "NO_CLUSTER" | "NO_NODES" | "NO_READY_NODES" | "POWER_CAP" | "REFUSED_BY_PLUGIN" | "RESERVATION_ENDING" | "RESERVATION_FULL" | "RESERVATION_PLANNED" | "RESERVED" | "RESIDENCY_UNMET" | "RETRIES_PAUSED" | "SELECTOR_MISMATCH" | "SPOT_ONLY" | "STORAGE_PAUSED" | "TAINTED" | "WAITING_FOR_DATA" | "WAITING_FOR_EVICTION" | "WAITING_FOR_FASTER" | "WAITING_FOR_FLOW" | "WAITING_FOR_JOB";
             example: string;
             jobs: number;
             message: string;
@@ -2408,7 +3531,7 @@ export interface components {
                 [key: string]: "any" | "facts" | "glass" | "mine" | "self" | "tenant";
             };
             /** @enum {unknown} */
-            proof: "certificate" | "jwt" | "session" | "token";
+            proof: "certificate" | "federation" | "jwt" | "session" | "token";
             /** @enum {unknown} */
             role: "admin" | "auditor" | "cluster" | "node" | "operator" | "submitter" | "tenant-admin" | "viewer";
             team: string | null;
@@ -2566,6 +3689,111 @@ export interface operations {
             };
         };
     };
+    beginBrowserLogin: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "provider": "corp"
+                 *     }
+                 */
+                "application/json": components["schemas"]["LoginBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BegunLogin"];
+                };
+            };
+        };
+    };
+    finishBrowserLogin: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "4/0AbC",
+                 *       "state": "qF3y"
+                 *     }
+                 */
+                "application/json": components["schemas"]["LoginCodeBody"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenedSession"];
+                };
+            };
+        };
+    };
+    getCost: {
+        parameters: {
+            query?: {
+                by?: "cluster" | "day" | "gpu-model" | "job" | "pool" | "team" | "tenant";
+                first?: string;
+                last?: string;
+                limit?: number;
+                pool?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CostReport"];
+                };
+            };
+        };
+    };
+    listBudgets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetList"];
+                };
+            };
+        };
+    };
     replayDecision: {
         parameters: {
             query?: never;
@@ -2599,7 +3827,7 @@ export interface operations {
             };
         };
     };
-    getGpus: {
+    listMembers: {
         parameters: {
             query?: never;
             header?: never;
@@ -2614,7 +3842,156 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    "application/json": components["schemas"]["MemberList"];
+                };
+            };
+        };
+    };
+    drainMember: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cluster: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "reason": "the input was fixed"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ReasonBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberView"];
+                };
+            };
+        };
+    };
+    resumeMember: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cluster: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberView"];
+                };
+            };
+        };
+    };
+    getUplink: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UplinkView"];
+                };
+            };
+        };
+    };
+    getGpus: {
+        parameters: {
+            query?: {
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
                     "application/json": components["schemas"]["GpuMap"];
+                };
+            };
+        };
+    };
+    listInsights: {
+        parameters: {
+            query?: {
+                all?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InsightList"];
+                };
+            };
+        };
+    };
+    judgeInsight: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "verdict": "no-anomaly",
+                 *       "note": "the nightly import"
+                 *     }
+                 */
+                "application/json": components["schemas"]["FeedbackBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InsightRecord"];
                 };
             };
         };
@@ -2988,6 +4365,30 @@ export interface operations {
             };
         };
     };
+    getTrace: {
+        parameters: {
+            query?: {
+                format?: "chrome" | "otlp" | "spans";
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobTrace"];
+                };
+            };
+        };
+    };
     getJobUse: {
         parameters: {
             query?: never;
@@ -3230,9 +4631,134 @@ export interface operations {
             };
         };
     };
-    listClasses: {
+    makeComplianceReport: {
         parameters: {
             query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "first": "2026-11-01",
+                 *       "last": "2026-11-30",
+                 *       "format": "html"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ReportBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PeriodReport"];
+                    "text/csv": components["schemas"]["PeriodReport"];
+                    "text/html": components["schemas"]["PeriodReport"];
+                };
+            };
+        };
+    };
+    makeCostReport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "first": "2026-11-01",
+                 *       "last": "2026-11-30",
+                 *       "format": "html"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ReportBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PeriodReport"];
+                    "text/csv": components["schemas"]["PeriodReport"];
+                    "text/html": components["schemas"]["PeriodReport"];
+                };
+            };
+        };
+    };
+    makeSlaReport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "first": "2026-11-01",
+                 *       "last": "2026-11-30",
+                 *       "format": "html"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ReportBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PeriodReport"];
+                    "text/csv": components["schemas"]["PeriodReport"];
+                    "text/html": components["schemas"]["PeriodReport"];
+                };
+            };
+        };
+    };
+    getSeries: {
+        parameters: {
+            query?: {
+                name?: string;
+                sinceS?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SeriesAnswer"];
+                };
+            };
+        };
+    };
+    listClasses: {
+        parameters: {
+            query?: {
+                by?: "class" | "cluster" | "tenant";
+                sinceS?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3250,10 +4776,30 @@ export interface operations {
             };
         };
     };
+    getStatus: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlatformStatus"];
+                };
+            };
+        };
+    };
     getUsage: {
         parameters: {
             query?: {
-                by?: "gpu-model" | "job" | "pool" | "team" | "tenant" | "user";
+                by?: "cluster" | "gpu-model" | "job" | "pool" | "team" | "tenant" | "user";
                 limit?: number;
                 sinceS?: number;
             };

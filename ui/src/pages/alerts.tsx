@@ -2,16 +2,18 @@
 import { useState } from "preact/hooks";
 import { call, Problem, query } from "../api/client";
 import type { AlertRecord } from "../api/types";
-import { Age, Empty, Rows, Shown, Time, Trouble } from "../parts/basic";
+import { Age, Command, Empty, JobLink, Rows, Shown, Time, Trouble } from "../parts/basic";
 import { count, words } from "../parts/format";
+import { jobsIn, placeOf, runbookOf } from "../parts/runbooks";
 import { refresh, useAsk } from "../state/ask";
-import { params, setParams } from "../state/route";
+import { href, params, setParams } from "../state/route";
 
 const GLYPHS: Record<string, string> = { critical: "✕", warning: "!", info: "i" };
 
 export function AlertsPage() {
   const all = params.value.get("all") === "1";
   const platform = params.value.get("of") === "platform";
+  const chosen = params.value.get("alert") ?? "";
   const [problem, setProblem] = useState<Problem | undefined>();
   const asked = useAsk<{ alerts: AlertRecord[] }>(
     `/v1/alerts${query({ all: all || undefined, platform: platform || undefined })}`,
@@ -55,7 +57,7 @@ export function AlertsPage() {
               heads={["Severity", "What", "About", "Since", "Last", "Times", "State", ""]}
               numeric={[5]}
             >
-              {alerts.map((alert) => (
+              {alerts.flatMap((alert) => [
                 <tr key={alert.id}>
                   <td>
                     <span
@@ -65,9 +67,23 @@ export function AlertsPage() {
                     </span>
                   </td>
                   <td>
-                    <b>{words(alert.kind)}</b>: {alert.text}
+                    <b>{words(alert.kind)}</b>: {alert.text}{" "}
+                    <button
+                      type="button"
+                      class="quiet"
+                      aria-expanded={chosen === alert.id}
+                      onClick={() => setParams({ alert: chosen === alert.id ? "" : alert.id })}
+                    >
+                      What to do
+                    </button>
                   </td>
-                  <td class="mono">{alert.subject}</td>
+                  <td class="mono">
+                    {placeOf(alert.subject) ? (
+                      <a href={href(placeOf(alert.subject))}>{alert.subject}</a>
+                    ) : (
+                      alert.subject
+                    )}
+                  </td>
                   <td>
                     <Age at={alert.firstAt} />
                   </td>
@@ -91,12 +107,54 @@ export function AlertsPage() {
                       </button>
                     ) : null}
                   </td>
-                </tr>
-              ))}
+                </tr>,
+                chosen === alert.id ? (
+                  <tr key={`${alert.id} runbook`}>
+                    <td colSpan={8}>
+                      <RunbookOf alert={alert} />
+                    </td>
+                  </tr>
+                ) : null,
+              ])}
             </Rows>
           )
         }
       </Shown>
     </>
+  );
+}
+
+/** What it means, where its cause is likely seen, and what ends it. */
+function RunbookOf({ alert }: { alert: AlertRecord }) {
+  const book = runbookOf(alert);
+  const jobs = jobsIn(alert.text);
+  return (
+    <div class="runbook">
+      <p>{book.meaning}</p>
+      <h3>Look</h3>
+      <ul class="plain">
+        {placeOf(alert.subject) ? (
+          <li>
+            <a href={href(placeOf(alert.subject))}>{alert.subject}</a>
+          </li>
+        ) : null}
+        {jobs.map((id) => (
+          <li key={id}>
+            Job <JobLink id={id} />
+          </li>
+        ))}
+        {book.look.map((place) => (
+          <li key={place.to}>
+            <a href={href(place.to)}>{place.label}</a>
+          </li>
+        ))}
+      </ul>
+      <h3>Act</h3>
+      <ul class="plain">
+        {book.act.map((step) => (
+          <li key={step}>{step.startsWith("ares ") ? <Command text={step} /> : step}</li>
+        ))}
+      </ul>
+    </div>
   );
 }

@@ -4,10 +4,12 @@ import type { GpuMap } from "../api/types";
 import { Empty, JobLink, Panel, Shown } from "../parts/basic";
 import { count, mib, plural } from "../parts/format";
 import { Grid } from "../parts/grid";
-import { Heatmap } from "../parts/heatmap";
+import { type Colour, Heatmap } from "../parts/heatmap";
 import { useAsk } from "../state/ask";
 import { go, href, params, setParams } from "../state/route";
 
+// Of one group: a canvas has a largest height, and no person looks at more.
+const NODES_DRAWN = 600;
 type By = "pool" | "rack" | "model";
 const HEADS = [
   { key: "name", label: "Node" },
@@ -15,6 +17,8 @@ const HEADS = [
   { key: "phase", label: "Model" },
   { key: "state", label: "State" },
   { key: "busy", label: "Busy", class: "num" },
+  { key: "gpu", label: "Draws", class: "num" },
+  { key: "gpu", label: "Heat", class: "num" },
   { key: "why", label: "Job" },
 ] as const;
 
@@ -43,11 +47,13 @@ interface Sums {
   held: number;
   idle: number;
   known: number;
+  /** Watts of those that tell. */
+  watts: number;
   away: number;
 }
 
 export function sums(map: GpuMap, nodes: readonly number[]): Sums {
-  const found: Sums = { all: 0, held: 0, idle: 0, known: 0, away: 0 };
+  const found: Sums = { all: 0, held: 0, idle: 0, known: 0, watts: 0, away: 0 };
   for (const at of nodes) {
     const node = map.nodes[at];
     if (!node) continue;
@@ -58,6 +64,7 @@ export function sums(map: GpuMap, nodes: readonly number[]): Sums {
       found.held += held ? 1 : 0;
       found.known += held && busy >= 0 ? 1 : 0;
       found.idle += held && busy >= 0 && busy < 5 ? 1 : 0;
+      found.watts += Math.max(0, map.watts[gpu] ?? -1);
       found.away += node.ready ? 0 : 1;
     }
   }
@@ -67,7 +74,10 @@ export function sums(map: GpuMap, nodes: readonly number[]): Sums {
 function Cells({ map }: { map: GpuMap }) {
   const by = (params.value.get("by") ?? "pool") as By;
   const asTable = params.value.get("as") === "table";
+  const asked = params.value.get("colour");
+  const colour: Colour = asked === "job" || asked === "heat" ? asked : "activity";
   const [chosen, setChosen] = useState(-1);
+  const [pointed, setPointed] = useState(-1);
   const groups = useMemo(() => grouped(map, by), [map, by]);
   const total = sums(
     map,
@@ -79,6 +89,7 @@ function Cells({ map }: { map: GpuMap }) {
       <p class="sentence">
         {count(total.held)} of {plural(total.all, "GPU")} held
         {total.known > 0 ? `, ${count(total.idle)} of them idle` : ""}
+        {total.watts > 0 ? `, drawing ${count(total.watts)} W by their drivers` : ""}
         {total.away > 0 ? `, ${count(total.away)} on silent nodes` : ""}.
         {total.held > total.known ? (
           <span class="dim">
@@ -105,6 +116,17 @@ function Cells({ map }: { map: GpuMap }) {
               by {each}
             </button>
           ))}
+          {(["job", "heat"] as const).map((each) => (
+            <button
+              key={each}
+              type="button"
+              class="chip"
+              aria-pressed={colour === each}
+              onClick={() => setParams({ colour: colour === each ? "" : each })}
+            >
+              colour by {each}
+            </button>
+          ))}
           <button
             type="button"
             class="chip"
@@ -119,7 +141,7 @@ function Cells({ map }: { map: GpuMap }) {
         <AsTable map={map} />
       ) : (
         <>
-          <Legend />
+          <Legend colour={colour} />
           {[...groups].map(([name, nodes]) => {
             const part = sums(map, nodes);
             return (
@@ -132,11 +154,26 @@ function Cells({ map }: { map: GpuMap }) {
                   </span>
                 }
               >
-                <Heatmap map={map} nodes={nodes} chosen={chosen} choose={setChosen} />
+                <Heatmap
+                  map={map}
+                  nodes={nodes.slice(0, NODES_DRAWN)}
+                  chosen={chosen}
+                  choose={setChosen}
+                  point={setPointed}
+                  open={(gpu) => openHolder(map, gpu)}
+                  colour={colour}
+                  lit={map.job[pointed >= 0 ? pointed : chosen] ?? -1}
+                />
+                {nodes.length > NODES_DRAWN ? (
+                  <p class="dim small">
+                    The first {count(NODES_DRAWN)} of {plural(nodes.length, "node")}.{" "}
+                    <a href={href("/gpus?as=table")}>The table has all of them.</a>
+                  </p>
+                ) : null}
               </Panel>
             );
           })}
-          <Chosen map={map} gpu={chosen} />
+          <Chosen map={map} gpu={pointed >= 0 ? pointed : chosen} />
         </>
       )}
     </>
@@ -146,13 +183,44 @@ function Cells({ map }: { map: GpuMap }) {
 export function grouped(map: GpuMap, by: By): Map<string, number[]> {
   const found = new Map<string, number[]>();
   map.nodes.forEach((node, at) => {
-    const key = node[by];
-    found.set(key, [...(found.get(key) ?? []), at]);
+    const there = found.get(node[by]);
+    if (there) there.push(at);
+    else found.set(node[by], [at]);
   });
   return found;
 }
 
-function Legend() {
+function Legend({ colour }: { colour: Colour }) {
+  if (colour === "heat")
+    return (
+      <ul class="legend" aria-label="Legend">
+        <li>
+          <span class="cell free" /> free
+        </li>
+        <li>
+          <span class="cell held cold" /> below 50 °C, or not told
+        </li>
+        <li>
+          <span class="cell held warm" /> 50 to 79 °C
+        </li>
+        <li>
+          <span class="cell held hot">!</span> 80 °C and more
+        </li>
+        <li>by the drivers of GPUs that you may see; each says its own below</li>
+      </ul>
+    );
+  if (colour === "job")
+    return (
+      <ul class="legend" aria-label="Legend">
+        <li>
+          <span class="cell free" /> free
+        </li>
+        <li>
+          <span class="cell held cold" /> of another tenant
+        </li>
+        <li>a colour for each job; its GPUs hang together, point at one to see all of them</li>
+      </ul>
+    );
   return (
     <ul class="legend" aria-label="Legend">
       <li>
@@ -196,6 +264,14 @@ export function stateOf(map: GpuMap, gpu: number): string {
   return words.join(", ");
 }
 
+/** The job that holds it, if it may be seen; else its node. */
+function openHolder(map: GpuMap, gpu: number): void {
+  const job = map.jobs[map.job[gpu] ?? -1];
+  const node = nodeOf(map, gpu);
+  if (job) go(`/jobs/${job.id}`);
+  else if (node) go(`/nodes/${encodeURIComponent(node.name)}`);
+}
+
 function Holder({ map, gpu }: { map: GpuMap; gpu: number }) {
   const job = map.jobs[map.job[gpu] ?? -1];
   if (job)
@@ -207,6 +283,18 @@ function Holder({ map, gpu }: { map: GpuMap; gpu: number }) {
   return <span class="dim">{(map.heldMilli[gpu] ?? 0) > 0 ? "of another tenant" : ""}</span>;
 }
 
+/** A number of the driver's with its unit, or a dash where it tells none. */
+export function told(value: number | undefined, unit: string): string {
+  return value === undefined || value < 0 ? "–" : `${count(value)} ${unit}`;
+}
+
+/** " (93 %, 312 W, 71 °C)", of what the driver tells. */
+export function reading(map: GpuMap, gpu: number): string {
+  const all = [told(map.busy[gpu], "%"), told(map.watts[gpu], "W"), told(map.celsius[gpu], "°C")];
+  const known = all.filter((each) => each !== "–");
+  return known.length > 0 ? ` (${known.join(", ")})` : "";
+}
+
 function Chosen({ map, gpu }: { map: GpuMap; gpu: number }) {
   const node = nodeOf(map, gpu);
   return (
@@ -215,10 +303,10 @@ function Chosen({ map, gpu }: { map: GpuMap; gpu: number }) {
         <>
           <a href={href(`/nodes/${encodeURIComponent(node.name)}`)}>{node.name}</a> GPU {map.index[gpu]}, {node.model}{" "}
           {mib(map.memoryMib[gpu] ?? 0)}: {stateOf(map, gpu)}
-          {(map.busy[gpu] ?? -1) >= 0 ? ` (${map.busy[gpu]} %)` : ""} <Holder map={map} gpu={gpu} />
+          {reading(map, gpu)} <Holder map={map} gpu={gpu} />
         </>
       ) : (
-        <span class="dim">Choose a GPU to see what it is and whose.</span>
+        <span class="dim">Point at a GPU, or choose one with the arrow keys, to see what it is and whose.</span>
       )}
     </p>
   );
@@ -239,13 +327,12 @@ function AsTable({ map }: { map: GpuMap }) {
         map.index[gpu],
         nodeOf(map, gpu)?.model,
         stateOf(map, gpu),
-        (map.busy[gpu] ?? -1) >= 0 ? `${map.busy[gpu]} %` : "–",
+        told(map.busy[gpu], "%"),
+        told(map.watts[gpu], "W"),
+        told(map.celsius[gpu], "°C"),
         <Holder map={map} gpu={gpu} />,
       ]}
-      open={(gpu) => {
-        const job = map.jobs[map.job[gpu] ?? -1];
-        go(job ? `/jobs/${job.id}` : `/nodes/${nodeOf(map, gpu)?.name ?? ""}`);
-      }}
+      open={(gpu) => openHolder(map, gpu)}
       foot={plural(rows.length, "GPU")}
     />
   );

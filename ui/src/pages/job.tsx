@@ -8,6 +8,7 @@ import {
   Empty,
   Facts,
   JobLink,
+  LikelyStart,
   Panel,
   PhaseBadge,
   Rows,
@@ -17,21 +18,25 @@ import {
   Time,
   Trouble,
 } from "../parts/basic";
-import { amount, bytes, count, cpus, duration, mib, money, words } from "../parts/format";
+import { amount, bytes, count, cpus, duration, mib, money, times, words } from "../parts/format";
 import { refresh, useAsk } from "../state/ask";
 import { go, href, path } from "../state/route";
 import { may } from "../state/session";
 import { DecisionTab } from "./job_decision";
 import { EventsTab } from "./job_events";
 import { LogsTab } from "./job_logs";
+import { PreemptionsTab } from "./job_preemptions";
+import { TraceTab } from "./job_trace";
 import { WhyTab } from "./job_why";
 
 const TABS = [
   ["overview", "Overview"],
   ["why", "Why"],
   ["logs", "Logs"],
-  ["events", "Timeline"],
+  ["trace", "Trace"],
+  ["events", "Events"],
   ["placement", "Placement"],
+  ["preemptions", "Preemptions"],
 ] as const;
 const OVER = new Set(["SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN", "SKIPPED"]);
 
@@ -39,6 +44,13 @@ export function JobPage({ id }: { id: string }) {
   const shown = path.value[2] ?? "overview";
   const asked = useAsk<JobDetail>(`/v1/jobs/${encodeURIComponent(id)}`, { on: id, every: 4000 });
   if (asked.problem?.status === 404 && !asked.data) return <ByPrefix prefix={id} problem={asked.problem} />;
+  if (asked.problem && !asked.data)
+    return (
+      <>
+        <h1>Job {id}</h1>
+        <Trouble problem={asked.problem} again={asked.again} />
+      </>
+    );
   const tabs = TABS.map(([name, label]) => ({
     name,
     label,
@@ -57,8 +69,10 @@ export function JobPage({ id }: { id: string }) {
       ) : null}
       {shown === "why" ? <WhyTab id={id} /> : null}
       {shown === "logs" ? <LogsTab id={id} job={asked.data} /> : null}
-      {shown === "events" ? <EventsTab id={id} job={asked.data} /> : null}
+      {shown === "trace" ? <TraceTab id={id} /> : null}
+      {shown === "events" ? <EventsTab id={id} /> : null}
       {shown === "placement" ? <DecisionTab id={id} /> : null}
+      {shown === "preemptions" ? <PreemptionsTab id={id} /> : null}
     </>
   );
 }
@@ -151,7 +165,7 @@ function Sentence({ job }: { job: JobDetail }) {
         Waits for <Age at={state.queuedAt || state.submittedAt} />: {waiting.message}.{" "}
         {waiting.eta ? (
           <>
-            Likely starts between <Time at={waiting.eta.earliest} /> and <Time at={waiting.eta.latest} />.{" "}
+            <LikelyStart eta={waiting.eta} />.{" "}
           </>
         ) : null}
         <JobLink id={state.id} name="Why" tab="why" />
@@ -288,7 +302,7 @@ function OverviewTab({ job }: { job: JobDetail }) {
           ]}
         />
       </Panel>
-      <Panel title="Where and when" more={<a href={href(`/jobs/${state.id}/events`)}>Timeline</a>}>
+      <Panel title="Where and when" more={<a href={href(`/jobs/${state.id}/trace`)}>Trace</a>}>
         <Facts
           facts={[
             [
@@ -311,7 +325,9 @@ function OverviewTab({ job }: { job: JobDetail }) {
             ["Started", <Time at={state.startedAt} />],
             ["Ended", <Time at={state.endedAt} />],
             ["Attempts", count(state.attempt)],
-            ...(state.preemptions ? ([["Preempted", `${count(state.preemptions)} times`]] as const) : []),
+            ...(state.preemptions
+              ? ([["Preempted", <JobLink id={state.id} name={times(state.preemptions)} tab="preemptions" />]] as const)
+              : []),
             ...(state.retryOf ? ([["Runs again", <JobLink id={state.retryOf} />]] as const) : []),
             ...(state.flow ? ([["Workflow", <span class="mono">{state.flow}</span>]] as const) : []),
           ]}

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { call, Problem } from "../api/client";
 import type { Explanation } from "../api/types";
-import { Age, Command, Empty, JobLink, Panel, Rows, Shown, Time, Trouble } from "../parts/basic";
+import { Age, Command, Empty, JobLink, LikelyStart, Panel, Rows, Shown, Time, Trouble } from "../parts/basic";
 import { updateOf } from "../parts/change";
 import { amount, count, exactly, plural, words } from "../parts/format";
 import { refresh, useAsk } from "../state/ask";
@@ -15,15 +15,23 @@ const REMEDY: Record<string, string> = {
   operator: "An operator must do something.",
 };
 
+const STANDS: Record<string, string> = {
+  RUNNING: "runs",
+  SUCCEEDED: "has succeeded",
+  FAILED: "has failed",
+  CANCELLED: "was cancelled",
+  SKIPPED: "was skipped",
+};
+
 export function WhyTab({ id }: { id: string }) {
   const asked = useAsk<Explanation>(`/v1/jobs/${encodeURIComponent(id)}/explain`, { on: id, every: 3000 });
   return (
     <Shown of={asked} rows={8}>
       {(why) =>
         why.reason === null && why.alternatives.length === 0 ? (
-          <Empty title={`It does not wait: it is ${why.phase.toLowerCase()}.`}>
+          <Empty title={`It does not wait: it ${STANDS[why.phase] ?? `is ${why.phase.toLowerCase()}`}.`}>
             <a href={href(`/jobs/${id}/placement`)}>How its place was chosen</a> ·{" "}
-            <a href={href(`/jobs/${id}/events`)}>What happened to it</a>
+            <a href={href(`/jobs/${id}/trace`)}>Where its time went</a>
           </Empty>
         ) : (
           <Why id={id} why={why} />
@@ -73,12 +81,7 @@ function StartsAt({ why }: { why: Explanation }) {
     <p>
       {eta ? (
         <>
-          Likely starts between{" "}
-          <b>
-            <Time at={eta.earliest} />
-          </b>{" "}
-          and <b>{eta.latest ? <Time at={eta.latest} /> : "an end that cannot be said"}</b>{" "}
-          <span class="dim">({eta.basis})</span>.{" "}
+          <LikelyStart eta={eta} /> <span class="dim">({eta.basis})</span>.{" "}
         </>
       ) : null}
       {why.ahead !== null
@@ -143,9 +146,13 @@ function Funnel({ ask }: { ask: Explanation["alternatives"][number] }) {
       {ask.reason ? <p class="dim">{ask.reason.message}</p> : <p>It would fit now.</p>}
       {ask.funnel.length > 0 ? (
         <ol class="funnel">
-          {asked.map((step, at) => (
+          {folded(asked).map((step, at) => (
             <li key={at} class={step.nodes === 0 ? "none" : ""}>
-              <span class="funnel-name">{step.filter}</span>
+              <span class="funnel-name" title={step.filters.join(", ")}>
+                {step.filters.length > 2
+                  ? `${step.filters[0]} and ${step.filters.length - 1} more`
+                  : step.filters.join(", ")}
+              </span>
               <svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
                 <rect class="bar-part" width={(100 * step.nodes) / most} height="10" />
               </svg>
@@ -170,6 +177,17 @@ function Funnel({ ask }: { ask: Explanation["alternatives"][number] }) {
       {ask.wakes.length > 0 ? <p class="dim small">Looked at again when: {ask.wakes.join(", ")}.</p> : null}
     </>
   );
+}
+
+/** Filters one after another that leave the same nodes are one line: what matters is who takes some away. */
+export function folded(steps: readonly { filter: string; nodes: number }[]): { filters: string[]; nodes: number }[] {
+  const found: { filters: string[]; nodes: number }[] = [];
+  for (const step of steps) {
+    const last = found.at(-1);
+    if (last && last.nodes === step.nodes) last.filters.push(step.filter);
+    else found.push({ filters: [step.filter], nodes: step.nodes });
+  }
+  return found;
 }
 
 function Limits({ why }: { why: Explanation }) {

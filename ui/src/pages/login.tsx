@@ -1,12 +1,20 @@
 // The way in: a link from the command line, or a token.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
+import { get } from "../api/client";
 import { Command } from "../parts/basic";
-import { logIn, session } from "../state/session";
+import { logIn, logInWith, session } from "../state/session";
 
 export function LoginPage() {
   const [token, setToken] = useState("");
   const [busy, setBusy] = useState(false);
+  const [providers, setProviders] = useState<string[]>([]);
   const now = session.value;
+  useEffect(() => {
+    // Without an answer the other ways in are left.
+    get<{ browser: string[] }>("/v1/auth")
+      .then((found) => setProviders(found.browser))
+      .catch(() => setProviders([]));
+  }, []);
   const enter = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
@@ -25,6 +33,12 @@ export function LoginPage() {
           {now.why}
         </p>
       ) : null}
+      {providers.map((name) => (
+        <button key={name} type="button" class="main wide" onClick={() => void logInWith(name)}>
+          Log in with {name}
+        </button>
+      ))}
+      {providers.length ? <p class="or">or</p> : null}
       <p>Where you use the command line, get a link that logs you in:</p>
       <Command text="ares ui" />
       <p class="or">or paste an API token</p>

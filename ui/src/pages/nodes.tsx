@@ -1,10 +1,12 @@
 // Which machines are healthy, and how fresh is that?
-import type { JobPage, NodeView } from "../api/types";
+import { query } from "../api/client";
+import type { GpuMap, JobPage, NodeView } from "../api/types";
 import { Age, Empty, Facts, JobLink, Meter, Panel, PhaseBadge, Rows, Shown } from "../parts/basic";
 import { count, cpus, duration, mib, plural } from "../parts/format";
 import { Grid } from "../parts/grid";
 import { useAsk } from "../state/ask";
 import { go, href } from "../state/route";
+import { stateOf, told } from "./gpus";
 
 const HEADS = [
   { key: "name", label: "Node" },
@@ -65,7 +67,7 @@ function State({ node }: { node: NodeView }) {
 
 export function NodePage({ name }: { name: string }) {
   const asked = useAsk<NodeView>(`/v1/nodes/${encodeURIComponent(name)}`, { every: 4000, on: "any" });
-  const jobs = useAsk<JobPage>(`/v1/jobs?node=${encodeURIComponent(name)}&phase=RUNNING,STAGING&limit=200`, {
+  const jobs = useAsk<JobPage>(`/v1/jobs?node=${encodeURIComponent(name)}&phase=RUNNING,STAGING&limit=50`, {
     every: 5000,
     on: "any",
   });
@@ -127,7 +129,11 @@ export function NodePage({ name }: { name: string }) {
           </div>
         )}
       </Shown>
-      <Panel title="Your jobs here">
+      <Gpus name={name} />
+      <Panel
+        title="Your jobs here"
+        more={<a href={href(`/jobs?phase=RUNNING&node=${encodeURIComponent(name)}`)}>All</a>}
+      >
         <Shown of={jobs} rows={3}>
           {(page) =>
             page.jobs.length === 0 ? (
@@ -152,5 +158,47 @@ export function NodePage({ name }: { name: string }) {
         </Shown>
       </Panel>
     </>
+  );
+}
+
+/** Each of its GPUs: what is held of it, by whom, and what its driver tells. Nothing where it has none. */
+function Gpus({ name }: { name: string }) {
+  const asked = useAsk<GpuMap>(`/v1/gpus${query({ node: name })}`, { every: 6000 });
+  const map = asked.data;
+  if (!map || map.index.length === 0) return null;
+  const tells = map.busy.some((busy) => busy >= 0);
+  return (
+    <Panel title="GPUs" more={<a href={href("/gpus")}>All GPUs</a>}>
+      <Rows label="GPUs" heads={["GPU", "State", "Job", "Busy", "Draws", "Heat"]} numeric={[3, 4, 5]}>
+        {map.index.map((index, gpu) => {
+          const job = map.jobs[map.job[gpu] ?? -1];
+          return (
+            <tr key={index}>
+              <td>{index}</td>
+              <td>{stateOf(map, gpu)}</td>
+              <td>
+                {job ? (
+                  <JobLink id={job.id} name={job.name} />
+                ) : (map.heldMilli[gpu] ?? 0) > 0 ? (
+                  "of another tenant"
+                ) : (
+                  "–"
+                )}
+              </td>
+              <td class="num">{told(map.busy[gpu], "%")}</td>
+              <td class="num">{told(map.watts[gpu], "W")}</td>
+              <td class="num">{told(map.celsius[gpu], "°C")}</td>
+            </tr>
+          );
+        })}
+      </Rows>
+      {tells ? null : (
+        <p class="dim small">
+          {map.nodes[0]?.mock
+            ? "Mock GPUs have no driver: their activity, draw and heat are not known."
+            : "Drivers are asked about GPUs that a job of yours runs on alone."}
+        </p>
+      )}
+    </Panel>
   );
 }

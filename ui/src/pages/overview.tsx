@@ -1,12 +1,16 @@
 // Is all well, and what needs me?
-import type { AlertRecord, JobPage, Overview, Phase } from "../api/types";
+import type { AlertRecord, JobPage, MemberView, Overview, Phase } from "../api/types";
 import { Age, Empty, JobLink, Meter, now, Panel, PhaseBadge, Rows, Shown, Skeleton, Time } from "../parts/basic";
 import { count, cpus, duration, mib, percent, plural, words } from "../parts/format";
 import { useAsk } from "../state/ask";
 import { href } from "../state/route";
 import { may } from "../state/session";
+import { partial } from "./clusters";
+import { Charts, GPUS, QUEUE, RUNNING, WAITS } from "./history";
+import { Kept, serviceName } from "./sla";
 
 const LIVE: readonly Phase[] = ["RUNNING", "STAGING", "PENDING", "WAITING", "RETRYING", "PREEMPTED"];
+const HOUR = [QUEUE, RUNNING, GPUS, WAITS];
 const ENDED: readonly Phase[] = ["SUCCEEDED", "FAILED", "CANCELLED", "SKIPPED", "UNKNOWN"];
 
 export function OverviewPage() {
@@ -29,6 +33,11 @@ export function OverviewPage() {
               <Panel title="Why jobs wait" more={<a href={href("/queue")}>Queue</a>} class="wide">
                 <Reasons data={data} />
               </Panel>
+              {data.promises.length > 0 ? (
+                <Panel title="Deadlines, the last day" more={<a href={href("/sla")}>SLA</a>} class="wide">
+                  <Promises data={data} />
+                </Panel>
+              ) : null}
               {data.tenants.length > 1 ? (
                 <Panel title="Tenants" class="wide">
                   <Tenants data={data} />
@@ -38,6 +47,11 @@ export function OverviewPage() {
           </>
         )}
       </Shown>
+      {may("metrics:read") ? (
+        <Panel title="The last hour" more={<a href={href("/history")}>History</a>}>
+          <Charts charts={HOUR} sinceS={3600} />
+        </Panel>
+      ) : null}
       <div class="grid">
         <Panel title="Failed lately" more={<a href={href("/jobs?phase=FAILED")}>All</a>}>
           <Lately phase="FAILED" none="No job has failed." />
@@ -59,7 +73,10 @@ function Verdict({ data }: { data: Overview }) {
   const silent = data.nodes - data.nodesReady;
   const alerts = useAsk<{ alerts: AlertRecord[] }>(may("alerts:admin") ? "/v1/alerts" : null, { every: 10_000 });
   const open = alerts.data?.alerts.filter((alert) => alert.state === "open") ?? [];
+  const clusters = useAsk<{ clusters: MemberView[] }>("/v1/federation/clusters", { every: 10_000 });
+  const away = partial(clusters.data?.clusters ?? []);
   const says: { tone: string; text: string; to: string }[] = [];
+  if (away) says.push({ tone: "bad", text: away, to: "/clusters" });
   if (!data.leader) says.push({ tone: "bad", text: "No server leads: no job is placed.", to: "" });
   if (open.length > 0) says.push({ tone: "bad", text: plural(open.length, "open alert"), to: "/alerts" });
   if (silent > 0) says.push({ tone: "bad", text: `${plural(silent, "node is", "nodes are")} silent`, to: "/nodes" });
@@ -74,6 +91,13 @@ function Verdict({ data }: { data: Overview }) {
       tone: "warn",
       text: `${plural(operator, "job waits", "jobs wait")} for an operator`,
       to: "/queue?remedy=operator",
+    });
+  const risky = data.promises.reduce((sum, service) => sum + service.atRisk, 0);
+  if (risky > 0)
+    says.push({
+      tone: "warn",
+      text: `${plural(risky, "job is", "jobs are")} about to miss ${risky === 1 ? "its" : "their"} deadline`,
+      to: "/sla",
     });
   if (data.nodes === 0) says.push({ tone: "warn", text: "There are no nodes.", to: "/nodes" });
   if (says.length === 0) {
@@ -108,6 +132,33 @@ function Counts({ data, phases }: { data: Overview; phases: readonly Phase[] }) 
         </li>
       ))}
     </ul>
+  );
+}
+
+function Promises({ data }: { data: Overview }) {
+  return (
+    <div class="charts">
+      {data.promises.map((service) => (
+        <div key={service.name}>
+          <h3>
+            {serviceName(service)} <span class="dim small">{plural(service.open, "open one", "open ones")}</span>
+          </h3>
+          <Kept service={service} />
+          {service.atRiskJobs.length > 0 ? (
+            <p class="warn-text small">
+              At risk:{" "}
+              {service.atRiskJobs.slice(0, 3).map((id, at) => (
+                <span key={id}>
+                  {at > 0 ? ", " : ""}
+                  <JobLink id={id} tab="why" />
+                </span>
+              ))}
+              {service.atRisk > 3 ? ` and ${count(service.atRisk - 3)} more` : ""}
+            </p>
+          ) : null}
+        </div>
+      ))}
+    </div>
   );
 }
 

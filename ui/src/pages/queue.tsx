@@ -139,6 +139,12 @@ function Likely({ waiting }: { waiting: Waiting | undefined }) {
   if (!waiting) return <span class="dim">–</span>;
   if (waiting.remedy === "yours") return <span class="dim">never, as it is</span>;
   if (!waiting.eta) return <span class="dim">not known</span>;
+  if (waiting.eta.latest === null && waiting.eta.earliest - waiting.eta.computedAt < 2)
+    return (
+      <span class="dim" title={waiting.eta.basis}>
+        cannot be said
+      </span>
+    );
   return (
     <span title={waiting.eta.basis}>
       <Time at={waiting.eta.earliest} />

@@ -1,9 +1,9 @@
 // When would this run, where, and for how much? Asked of the same estimate that everything else is told from.
 import { useEffect, useState } from "preact/hooks";
 import { call, Problem } from "../api/client";
-import type { PlanAnswer, PoolView } from "../api/types";
+import type { Eta, PlanAnswer, PoolView } from "../api/types";
 import { Command, Empty, Panel, Rows, Shown, Skeleton, Time, Trouble } from "../parts/basic";
-import { count, mib, money, plural, words } from "../parts/format";
+import { count, mib, money, plural, when, words } from "../parts/format";
 import { useAsk } from "../state/ask";
 import { params, setParams } from "../state/route";
 
@@ -65,7 +65,9 @@ export function WhatIfPage() {
     model && gpus ? `--gpu-model ${model}` : "",
     `--cpus ${cpus}`,
     `--memory ${memory}G`,
+    `--runtime ${hours}h`,
     ranks > 1 ? `--ranks ${ranks}` : "",
+    priority === "NORMAL" ? "" : `--priority ${priority.toLowerCase()}`,
     "-- python train.py",
   ]
     .filter(Boolean)
@@ -109,7 +111,7 @@ export function WhatIfPage() {
             </select>
           </label>
         </div>
-        <p class="dim small">
+        <p class="dim small below">
           Nothing is submitted. The same in a terminal: <Command text={command} />
         </p>
       </Panel>
@@ -131,7 +133,12 @@ function Answer({ answer }: { answer: PlanAnswer }) {
           <span class={`tag ${answer.remedy ?? ""}`}>{answer.reason ? words(answer.reason.code) : "waits"}</span>
         )}
       </p>
-      {answer.ahead > 0 ? <p>{plural(answer.ahead, "job is", "jobs are")} ahead of it.</p> : null}
+      {answer.ahead > 0 ? (
+        <p>
+          {plural(answer.ahead, "job is", "jobs are")} ahead of it
+          {answer.startsNow ? ", and none of them can use the room that it would take." : "."}
+        </p>
+      ) : null}
       {answer.change ? (
         <p>
           Smallest change: <b>{answer.change.message}</b>
@@ -150,18 +157,13 @@ function Answer({ answer }: { answer: PlanAnswer }) {
         </p>
       ))}
       {answer.offers.length > 0 ? (
-        <Rows
-          label="Ways to run it"
-          heads={["Way", "Earliest start", "Latest start", "Per hour", "Where now", "Basis"]}
-          numeric={[3]}
-        >
+        <Rows label="Ways to run it" heads={["Way", "Likely starts", "Per hour", "Where now", "Basis"]} numeric={[2]}>
           {answer.offers.map((offer) => (
             <tr key={offer.asked}>
               <td>{offer.asked || "as asked"}</td>
               <td>
-                <Time at={offer.starts.earliest} />
+                <Starts eta={offer.starts} />
               </td>
-              <td>{offer.starts.latest ? <Time at={offer.starts.latest} /> : "cannot be said"}</td>
               <td class="num">{offer.priceHour === null ? "–" : money(offer.priceHour)}</td>
               <td>{[...new Set(offer.placements.map((place) => place.node))].slice(0, 4).join(", ") || "–"}</td>
               <td class="dim">{offer.starts.basis}</td>
@@ -171,6 +173,32 @@ function Answer({ answer }: { answer: PlanAnswer }) {
       ) : null}
     </>
   );
+}
+
+/** Between when and when. Where no end can be said, a start that is only possible is not told as one. */
+function Starts({ eta }: { eta: Pick<Eta, "earliest" | "latest" | "computedAt"> }) {
+  const soon = eta.earliest - eta.computedAt < 2;
+  if (eta.latest === null)
+    return <span class="dim">{soon ? "cannot be said" : <>not before {when(eta.earliest)}</>}</span>;
+  if (soon && eta.latest - eta.computedAt < 2) return <>now</>;
+  return (
+    <>
+      {soon ? "now" : <Time at={eta.earliest} />} to <Time at={eta.latest} />
+    </>
+  );
+}
+
+/** Sizes one after another of which the same is said are one line. */
+function alike(shapes: PoolView["shapes"]): [string, PoolView["shapes"][number]][] {
+  const found: [string, PoolView["shapes"][number]][] = [];
+  const said = (shape: PoolView["shapes"][number]) =>
+    shape.starts ? `${shape.starts.earliest} ${shape.starts.latest}` : shape.never;
+  for (const shape of shapes) {
+    const last = found.at(-1);
+    if (last && said(last[1]) === said(shape)) last[0] = `${last[0]}, ${shape.shape.words}`;
+    else found.push([shape.shape.words, shape]);
+  }
+  return found;
 }
 
 function Pools() {
@@ -201,11 +229,11 @@ function Pools() {
                   <td class="num">{count(pool.pendingJobs)}</td>
                   <td>
                     <ul class="plain small">
-                      {pool.shapes.map((shape) => (
-                        <li key={shape.shape.words}>
-                          {shape.shape.words}:{" "}
+                      {alike(pool.shapes).map(([names, shape]) => (
+                        <li key={names}>
+                          {names}:{" "}
                           {shape.starts ? (
-                            <Time at={shape.starts.earliest} />
+                            <Starts eta={shape.starts} />
                           ) : (
                             <span class="dim">{shape.never || "never"}</span>
                           )}

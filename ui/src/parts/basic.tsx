@@ -49,6 +49,34 @@ export function Age({ at }: { at: number }) {
   return <span title={exactly(at)}>{duration(now.value - at)}</span>;
 }
 
+/** Between when and when. Where no end can be said, the earliest moment is no likely start and is not told as one. */
+export function LikelyStart({ eta }: { eta: { earliest: number; latest: number | null; computedAt: number } }) {
+  if (eta.latest === null)
+    return eta.earliest - eta.computedAt < 2 ? (
+      <>When it starts cannot be said</>
+    ) : (
+      <>
+        Starts not before{" "}
+        <b>
+          <Time at={eta.earliest} />
+        </b>
+        ; by when cannot be said
+      </>
+    );
+  return (
+    <>
+      Likely starts between{" "}
+      <b>
+        <Time at={eta.earliest} />
+      </b>{" "}
+      and{" "}
+      <b>
+        <Time at={eta.latest} />
+      </b>
+    </>
+  );
+}
+
 export function JobLink({ id, name, tab = "" }: { id: string; name?: string; tab?: string }) {
   return (
     <a href={href(`/jobs/${encodeURIComponent(id)}${tab ? `/${tab}` : ""}`)} class={name ? "" : "mono"}>

@@ -6,7 +6,10 @@ const some = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
 const fine = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2, minimumFractionDigits: 2 });
 
 export const count = (value: number) => whole.format(value);
-export const amount = (value: number) => (Math.abs(value) < 100 ? some : whole).format(value);
+const small = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2 });
+/** As many digits as say something: 1,234, 12.3, 0.012. */
+export const amount = (value: number) =>
+  (Math.abs(value) >= 100 ? whole : Math.abs(value) >= 1 ? some : small).format(value);
 export const money = (value: number) => fine.format(value);
 
 const STEPS: readonly [number, string][] = [
@@ -32,6 +35,10 @@ export function duration(seconds: number): string {
   }
   return parts.join(" ");
 }
+
+/** A span of time to the millisecond where that is all it took. */
+export const lasted = (seconds: number) =>
+  seconds > 0 && seconds < 1 ? `${whole.format(Math.max(1, 1000 * seconds))} ms` : duration(seconds);
 
 export const ago = (at: number, now: number) => `${duration(now - at)} ago`;
 
@@ -87,3 +94,5 @@ export function words(code: string): string {
 
 export const plural = (number: number, one: string, many = `${one}s`) =>
   `${count(number)} ${number === 1 ? one : many}`;
+
+export const times = (number: number) => (number === 1 ? "once" : `${count(number)} times`);

@@ -2,8 +2,13 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { GpuMap } from "../api/types";
 
-export const CELL = 18;
 const GAP = 3;
+export type Colour = "activity" | "job" | "heat";
+
+/** The fewer there are, the larger each is drawn. */
+export function cellSize(gpus: number): number {
+  return gpus <= 64 ? 30 : gpus <= 512 ? 22 : 16;
+}
 
 export interface Cell {
   node: number;
@@ -23,10 +28,11 @@ export function layout(
   map: GpuMap,
   nodes: readonly number[],
   width: number,
+  cell: number,
 ): { places: Place[]; labels: { x: number; y: number; node: number }[]; height: number } {
   const places: Place[] = [];
   const labels: { x: number; y: number; node: number }[] = [];
-  const step = CELL + GAP;
+  const step = cell + GAP;
   let x = 0;
   let y = 0;
   let tall = 0;
@@ -66,8 +72,15 @@ export function Heatmap(props: {
   nodes: readonly number[];
   chosen: number;
   choose: (gpu: number) => void;
+  point: (gpu: number) => void;
+  open: (gpu: number) => void;
+  /** Colour by what: how busy it is, or whose it is. */
+  colour: Colour;
+  /** The job whose cells are marked; -1 for none. */
+  lit: number;
 }) {
-  const { map, nodes, chosen, choose } = props;
+  const { map, nodes, chosen, choose, point, open } = props;
+  const cell = cellSize(map.index.length);
   const box = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(800);
@@ -88,7 +101,7 @@ export function Heatmap(props: {
       shades.removeEventListener("change", redraw);
     };
   }, []);
-  const drawn = layout(map, nodes, width);
+  const drawn = layout(map, nodes, width, cell);
   useEffect(() => {
     const element = canvas.current;
     const pen = element?.getContext("2d");
@@ -97,7 +110,7 @@ export function Heatmap(props: {
     element.width = width * scale;
     element.height = drawn.height * scale;
     pen.scale(scale, scale);
-    draw(pen, map, drawn, chosen);
+    draw(pen, map, drawn, cell, props);
   });
   const at = (event: MouseEvent): number => {
     const rect = canvas.current?.getBoundingClientRect();
@@ -105,12 +118,13 @@ export function Heatmap(props: {
     const x = event.clientX - rect.left;
     const y = event.clientY - rect.top;
     return (
-      drawn.places.find((place) => x >= place.x && x < place.x + CELL && y >= place.y && y < place.y + CELL)?.gpu ?? -1
+      drawn.places.find((place) => x >= place.x && x < place.x + cell && y >= place.y && y < place.y + cell)?.gpu ?? -1
     );
   };
   const step = (event: KeyboardEvent) => {
     const here = drawn.places.findIndex((place) => place.gpu === chosen);
     const moves: Record<string, number> = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 8, ArrowUp: -8 };
+    if (event.key === "Enter" && chosen >= 0) open(chosen);
     const by = moves[event.key];
     if (by === undefined) return;
     event.preventDefault();
@@ -122,20 +136,29 @@ export function Heatmap(props: {
         ref={canvas}
         style={{ width: `${width}px`, height: `${drawn.height}px` }}
         role="application"
-        aria-label="GPUs, a cell each. Arrow keys go from one to the next; what it is stands below. The table says the same."
+        aria-label="GPUs, a cell each. Arrow keys go from one to the next, Enter opens its job; what it is stands below. The table says the same."
         tabIndex={0}
         onClick={(event) => choose(at(event))}
         onMouseMove={(event) => {
           const gpu = at(event);
+          point(gpu);
           if (canvas.current) canvas.current.style.cursor = gpu >= 0 ? "pointer" : "";
         }}
+        onMouseLeave={() => point(-1)}
+        onDblClick={(event) => open(at(event))}
         onKeyDown={step}
       />
     </div>
   );
 }
 
-function draw(pen: CanvasRenderingContext2D, map: GpuMap, drawn: ReturnType<typeof layout>, chosen: number): void {
+function draw(
+  pen: CanvasRenderingContext2D,
+  map: GpuMap,
+  drawn: ReturnType<typeof layout>,
+  cell: number,
+  { chosen, colour, lit }: { chosen: number; colour: Colour; lit: number },
+): void {
   const tone = colours();
   pen.font = "11px system-ui, sans-serif";
   pen.textBaseline = "top";
@@ -147,40 +170,76 @@ function draw(pen: CanvasRenderingContext2D, map: GpuMap, drawn: ReturnType<type
     const text = mark + node.name;
     pen.fillText(text.length > 24 ? `${text.slice(0, 23)}…` : text, label.x, label.y + 1);
   }
-  for (const place of drawn.places) {
+  drawn.places.forEach((place, at) => {
     const node = map.nodes[place.node];
+    const job = map.job[place.gpu] ?? -1;
     const held = (map.heldMilli[place.gpu] ?? 0) > 0;
     const busy = map.busy[place.gpu] ?? -1;
+    const heat = map.celsius[place.gpu] ?? -1;
     pen.globalAlpha = node?.ready ? 1 : 0.4;
-    pen.fillStyle = shade(tone, held, busy);
-    pen.fillRect(place.x, place.y, CELL, CELL);
+    pen.fillStyle =
+      colour === "job" && job >= 0
+        ? hue(map.jobs[job]?.id ?? "")
+        : shade(tone, held, colour === "heat" ? warmth(heat) : busy);
+    pen.fillRect(place.x, place.y, cell, cell);
     if (held) {
       pen.lineWidth = 2;
-      pen.strokeStyle = tone["--held"] ?? "";
-      pen.strokeRect(place.x + 1, place.y + 1, CELL - 2, CELL - 2);
+      pen.strokeStyle = (lit >= 0 && job === lit ? tone["--text"] : tone["--held"]) ?? "";
+      pen.strokeRect(place.x + 1, place.y + 1, cell - 2, cell - 2);
+      if (isJoined(map, drawn.places, at)) {
+        // GPUs of one job hang together, so that jobs are told apart without colour.
+        pen.fillStyle = pen.strokeStyle;
+        pen.fillRect(place.x + cell, place.y + cell / 2 - 3, GAP, 6);
+      }
     }
     const glyph = !node?.ready
       ? "✕"
       : node.cordoned
         ? "⊘"
-        : held && busy >= 0 && busy < 5
-          ? "z"
-          : (map.heldMilli[place.gpu] ?? 0) % 1000
-            ? "½"
-            : "";
+        : colour === "heat" && heat >= HOT
+          ? "!"
+          : held && busy >= 0 && busy < 5
+            ? "z"
+            : (map.heldMilli[place.gpu] ?? 0) % 1000
+              ? "½"
+              : "";
     if (glyph) {
       pen.fillStyle = tone["--text"] ?? "";
       pen.textAlign = "center";
-      pen.fillText(glyph, place.x + CELL / 2, place.y + 4);
+      pen.fillText(glyph, place.x + cell / 2, place.y + cell / 2 - 5);
       pen.textAlign = "left";
     }
     pen.globalAlpha = 1;
     if (place.gpu === chosen) {
       pen.lineWidth = 2;
       pen.strokeStyle = tone["--accent"] ?? "";
-      pen.strokeRect(place.x - 2, place.y - 2, CELL + 4, CELL + 4);
+      pen.strokeRect(place.x - 2, place.y - 2, cell + 4, cell + 4);
     }
-  }
+  });
+}
+
+/** Whether the next cell in the same line of the same node is of the same job. */
+export function isJoined(map: GpuMap, places: readonly Place[], at: number): boolean {
+  const [here, next] = [places[at], places[at + 1]];
+  if (!here || !next || here.node !== next.node || here.y !== next.y) return false;
+  const job = map.job[here.gpu] ?? -1;
+  return job >= 0 && job === map.job[next.gpu];
+}
+
+/** A colour of its own for each job, the same on every page and day. */
+export function hue(id: string): string {
+  let sum = 0;
+  for (let at = 0; at < id.length; at += 1) sum = (sum * 31 + id.charCodeAt(at)) % 3600;
+  return `hsl(${sum / 10} 55% 45%)`;
+}
+
+// Degrees from which a GPU is warm, and hot: drivers slow it down some ten degrees later.
+const WARM = 50;
+const HOT = 80;
+
+/** Degrees as a part of what `shade` tells apart. */
+function warmth(celsius: number): number {
+  return celsius < 0 ? -1 : celsius < WARM ? 0 : celsius < HOT ? 50 : 100;
 }
 
 function shade(tone: Record<string, string>, held: boolean, busy: number): string {

@@ -11,13 +11,22 @@ const PLACES: Record<string, [string, string]> = {
   j: ["/jobs", "jobs"],
   g: ["/gpus", "GPUs"],
   n: ["/nodes", "nodes"],
+  l: ["/clusters", "clusters"],
   w: ["/what-if", "what if"],
+  s: ["/sla", "SLA"],
+  c: ["/cost", "cost"],
+  h: ["/history", "history"],
+  i: ["/insights", "insights"],
   a: ["/alerts", "alerts"],
+  r: ["/reports", "reports"],
+  p: ["/api", "API"],
 };
 const TABS: Record<string, [string, string]> = {
   e: ["why", "why it waits"],
   l: ["logs", "logs"],
+  t: ["trace", "trace"],
   v: ["events", "events"],
+  p: ["placement", "placement"],
 };
 
 let began = 0;

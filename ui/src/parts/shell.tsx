@@ -14,9 +14,17 @@ const PLACES: readonly { at: string; to: string; label: string; needs?: string }
   { at: "jobs", to: "/jobs", label: "Jobs" },
   { at: "gpus", to: "/gpus", label: "GPUs" },
   { at: "nodes", to: "/nodes", label: "Nodes" },
+  { at: "clusters", to: "/clusters", label: "Clusters" },
   { at: "what-if", to: "/what-if", label: "What if" },
+  { at: "sla", to: "/sla", label: "SLA" },
+  { at: "cost", to: "/cost", label: "Cost" },
+  { at: "history", to: "/history", label: "History", needs: "metrics:read" },
+  { at: "health", to: "/health", label: "Health", needs: "metrics:read" },
+  { at: "insights", to: "/insights", label: "Insights", needs: "metrics:read" },
   { at: "alerts", to: "/alerts", label: "Alerts", needs: "alerts:admin" },
+  { at: "reports", to: "/reports", label: "Reports" },
   { at: "audit", to: "/audit", label: "Audit", needs: "audit:read" },
+  { at: "api", to: "/api", label: "API" },
 ];
 
 export function Shell({ title, children }: { title: string; children: ComponentChildren }) {
@@ -36,18 +44,18 @@ export function Shell({ title, children }: { title: string; children: ComponentC
           </svg>
           Ares
         </a>
-        <nav class="places" aria-label="Pages">
-          {PLACES.filter((place) => !place.needs || may(place.needs)).map((place) => (
-            <a key={place.at} href={href(place.to)} aria-current={here === place.at ? "page" : undefined}>
-              {place.label}
-            </a>
-          ))}
-        </nav>
         <div class="tools">
           <Search />
           <Switches />
         </div>
       </header>
+      <nav class="places" aria-label="Pages">
+        {PLACES.filter((place) => !place.needs || may(place.needs)).map((place) => (
+          <a key={place.at} href={href(place.to)} aria-current={here === place.at ? "page" : undefined}>
+            {place.label}
+          </a>
+        ))}
+      </nav>
       <main id="main" tabIndex={0}>
         {acting.tenant ? (
           <p class="stale">

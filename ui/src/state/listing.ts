@@ -23,7 +23,10 @@ export interface Listed {
 }
 
 const PAGE = 200;
-const AGAIN_MS = 1000;
+// Asked for again at most four times a second, and at a server that is slow less often: most of the time it has rest.
+const LEAST_MS = 250;
+const MOST_MS = 2000;
+const REST = 4;
 const POLL_MS = 5000;
 
 /** Jobs as one list: new ones in front, those that no longer belong to it taken out, order kept. */
@@ -55,6 +58,7 @@ export class Listing {
   private missed = false;
   private wanted = false;
   private last = 0;
+  private again = LEAST_MS;
   private timer = 0;
   private unhear = () => {};
 
@@ -62,7 +66,7 @@ export class Listing {
 
   start(): void {
     this.unhear = onChange((changed: Changed) => {
-      if (changed.size > 0) this.plan(Math.max(0, this.last + AGAIN_MS - Date.now()));
+      if (changed.size > 0) this.plan(Math.max(0, this.last + this.again - Date.now()));
     });
     void this.head();
   }
@@ -81,7 +85,7 @@ export class Listing {
   head = async (): Promise<void> => {
     if (this.asking || document.hidden) {
       this.missed = true;
-      this.plan(AGAIN_MS);
+      this.plan(this.again);
       return;
     }
     await this.ask("", (page) => {
@@ -90,7 +94,7 @@ export class Listing {
       if (rows.length <= page.jobs.length) this.cursor = page.cursor;
       return { rows, complete: !this.cursor };
     });
-    this.plan(this.missed ? AGAIN_MS : connected.value ? 3 * POLL_MS : POLL_MS);
+    this.plan(this.missed ? this.again : connected.value ? 3 * POLL_MS : POLL_MS);
     this.missed = false;
   };
 
@@ -114,7 +118,9 @@ export class Listing {
     if (!cursor) this.last = Date.now();
     try {
       const more = cursor ? `&cursor=${encodeURIComponent(cursor)}` : "";
+      const began = Date.now();
       const page = await get<JobPage>(`/v1/jobs?limit=${PAGE}&arrays=whole${this.filter}${more}`);
+      this.again = Math.min(MOST_MS, Math.max(LEAST_MS, REST * (Date.now() - began)));
       this.now.value = { ...take(page), loading: false, problem: undefined, at: Date.now() };
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
