@@ -1,8 +1,10 @@
 """A browser in front of a platform: Debian's chromium, one window for each test, and what went wrong in it."""
 
 import importlib.util
+import os
+import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +30,17 @@ document.addEventListener("securitypolicyviolation", (event) =>
 # A page has drawn what it asked for when neither bones nor a skeleton are left.
 _DRAWN = "() => document.querySelector('h1') && !document.querySelector('.skeleton')"
 # Levels A and AA of WCAG 2.0 to 2.2, and what axe calls best practice for pages.
+_GO = """(path) => {
+  window.history.pushState({}, "", path);
+  window.dispatchEvent(new PopStateEvent("popstate"));
+}"""
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+
+
+# What another set of colours, or another width, can break.
+_BY_LOOK: dict[Look, tuple[str, ...]] = {
+    "dark": (), "light": ("color-contrast",), "narrow": ("target-size", "scrollable-region-focusable"),
+}  # fmt: skip
 
 
 @contextmanager
@@ -64,6 +76,11 @@ class Viewer:
         self.page.goto(f"{self.url}/ui{path}")
         self.drawn()
 
+    def go(self, path: str) -> None:
+        """As a link of the page does it: nothing is loaded again, which is most of what `open` costs."""
+        self.page.evaluate(_GO, f"/ui{path}")
+        self.drawn()
+
     def drawn(self) -> None:
         self.page.wait_for_function(_DRAWN, timeout=WAIT_MS)
 
@@ -80,12 +97,29 @@ class Viewer:
     def at(self, path: str) -> None:
         self.page.wait_for_url(f"{self.url}/ui{path}", timeout=WAIT_MS)
 
-    def violations(self) -> list[str]:
-        """Of the rules of accessibility, of the page's policy, and errors of its scripts."""
+    def seen(self, name: str) -> list[str]:
+        """What is wrong with the page in each of its looks: every rule in one, and in the others what a look can
+        change. With ARES_SHOTS every rule in each, and a picture of each is kept in that folder."""
+        folder = os.environ.get("ARES_SHOTS")
+        wrong: list[str] = []
+        for look in LOOKS:
+            self.look(look)
+            wrong += [f"{name} {look}: {each}" for each in self.violations(() if folder else _BY_LOOK[look])]
+            wide = self.page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
+            if wide > 0:
+                wrong.append(f"{name} {look}: {wide} px wider than the window")
+            if folder:
+                place = re.sub(r"[^a-z0-9]+", "-", name).strip("-")
+                self.page.screenshot(path=Path(folder) / f"{place}-{look}.png")
+        return wrong
+
+    def violations(self, rules: Sequence[str] = ()) -> list[str]:
+        """Of the rules of accessibility, all or these, of the page's policy, and errors of its scripts."""
         if not self.page.evaluate("() => 'axe' in window"):
             self.page.evaluate(axe())
+        only = {"type": "rule", "values": list(rules)} if rules else {"type": "tag", "values": _RULES}
         found: Any = self.page.evaluate(
-            "(rules) => axe.run(document, {runOnly: {type: 'tag', values: rules}, resultTypes: ['violations']})", _RULES
+            "(only) => axe.run(document, {runOnly: only, resultTypes: ['violations']})", only
         )
         broken = [
             f"{rule['id']}: {rule['help']}: {[node['html'][:160] for node in rule['nodes'][:3]]}"

@@ -13,9 +13,10 @@ import uvloop
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-from tests.running import pytest_collection_modifyitems, pytest_terminal_summary
+from tests.running import pytest_collection_finish, pytest_terminal_summary
+from tests.workers import pytest_addoption, pytest_runtestloop
 
-__all__ = ["pytest_collection_modifyitems", "pytest_terminal_summary"]
+__all__ = ["pytest_addoption", "pytest_collection_finish", "pytest_runtestloop", "pytest_terminal_summary"]
 
 # Compiled modules are kept, whatever the caller's environment says: tests start hundreds of processes.
 sys.dont_write_bytecode = False

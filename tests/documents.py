@@ -4,6 +4,8 @@ A mark is a comment of its own on a line ahead of a block:
 
   <!-- before: COMMAND -->        run ahead of the block; of a Python block, it is Python
   <!-- not run: REASON -->        the block is not run, and why
+  <!-- run by: tests/... -->      that file reads the block from this page and runs it, with what it needs
+  <!-- file: NAME -->             the block is kept as this file, which a later one runs
   <!-- exits 3 at line 2 -->      the second command ends with 3; without it every command ends with 0
   <!-- tested by: tests/... -->   ahead of the first block: that file runs the page
 
@@ -18,7 +20,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")))
 LANGUAGES = ("sh", "console", "python")
-_MARK = re.compile(r"<!-- (before|not run|tested by|exits): ?(.*?) -->|<!-- exits (\d+) at line (\d+) -->")
+_MARK = re.compile(r"<!-- (before|not run|run by|file|tested by|exits): ?(.*?) -->|<!-- exits (\d+) at line (\d+) -->")
 _PLACE = re.compile(r"<id>|\b(?:JOB|ARRAY)(?=_\d|\b)")
 
 
@@ -31,6 +33,8 @@ class Block(NamedTuple):
     text: str
     before: tuple[str, ...] = ()
     not_run: str = ""
+    run_by: str = ""
+    file: str = ""
     # Exit codes other than 0, by the number of the command.
     codes: tuple[tuple[int, int], ...] = ()
 
@@ -46,29 +50,32 @@ class Block(NamedTuple):
         return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
-def runner_of(page: Path) -> str:
-    """The file that runs the page, if it says so."""
-    found = re.search(r"<!-- tested by: (\S+) -->", page.read_text())
-    return found[1] if found else ""
+def runners_of(page: Path) -> list[str]:
+    """The files that run the page, if it says so."""
+    found = re.search(r"<!-- tested by: (.+) -->", page.read_text())
+    return found[1].split(", ") if found else []
 
 
 def blocks(page: Path) -> list[Block]:
     """Those of a language that is run, in their order."""
     found: list[Block] = []
     before: list[str] = []
-    not_run, codes, begin, language, body = "", list[tuple[int, int]](), 0, None, list[str]()
+    said: dict[str, str] = {}
+    codes, begin, language, body = list[tuple[int, int]](), 0, None, list[str]()
     for number, line in enumerate(page.read_text().splitlines(), start=1):
         if language is None and (fence := re.fullmatch(r"```(\w*)", line)):
             begin, language, body = number, fence[1], []
         elif language is not None and line == "```":
             if language in LANGUAGES:
-                found.append(Block(page, begin, language, "\n".join(body), tuple(before), not_run, tuple(codes)))
-            before, not_run, codes, language = [], "", [], None
+                marks = {name: said.get(name.replace("_", " "), "") for name in ("not_run", "run_by", "file")}
+                text = "\n".join(body)
+                found.append(Block(page, begin, language, text, tuple(before), codes=tuple(codes), **marks))
+            before, said, codes, language = [], {}, [], None
         elif language is not None:
             body.append(line)
         elif mark := _MARK.fullmatch(line):
             before += [mark[2]] if mark[1] == "before" else []
-            not_run = mark[2] if mark[1] == "not run" else not_run
+            said |= {} if mark[3] or mark[1] == "before" else {mark[1]: mark[2]}
             codes += [(int(mark[4]), int(mark[3]))] if mark[3] else []
     return found
 

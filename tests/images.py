@@ -12,7 +12,7 @@ import sys
 import tarfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import httpx
 
@@ -27,6 +27,7 @@ _APPLETS = (
 )  # fmt: skip
 
 Member = tuple[tarfile.TarInfo, bytes]
+Packing = Literal["gzip", "zstd", ""]
 
 
 def member(name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE, mode: int = 0o644, **more: Any) -> Member:
@@ -71,18 +72,18 @@ class Image:
         layers: Iterable[Iterable[Member] | bytes] | None = None,
         config: Mapping[str, Any] | None = None,
         *,
-        compress: bool = True,
+        packing: Packing = "gzip",
         architecture: str = ARCHITECTURE,
     ) -> None:
         self.blobs: dict[str, bytes] = {}
         plain = [layer if isinstance(layer, bytes) else packed(layer) for layer in (layers or [busybox()])]
         self.plain = plain
-        described = [self._kept(gzip.compress(layer, 1, mtime=0) if compress else layer) for layer in plain]
+        described = [self._kept(_compressed(layer, packing)) for layer in plain]
         self.config = json.dumps({
             "architecture": architecture, "os": "linux", "config": dict(config or {}),
             "rootfs": {"type": "layers", "diff_ids": [_digest(layer) for layer in plain]},
         }).encode()  # fmt: skip
-        kind, suffix = "application/vnd.oci.image", "+gzip" if compress else ""
+        kind, suffix = "application/vnd.oci.image", f"+{packing}" if packing else ""
         self.manifest = json.dumps({
             "schemaVersion": 2, "mediaType": f"{kind}.manifest.v1+json",
             "config": {"mediaType": f"{kind}.config.v1+json", **self._kept(self.config)},
@@ -134,15 +135,28 @@ class Image:
         return root
 
 
+def _compressed(layer: bytes, packing: Packing) -> bytes:
+    if packing == "zstd":
+        return subprocess.run(["zstd", "-q", "-c"], input=layer, capture_output=True, check=True).stdout
+    return gzip.compress(layer, 1, mtime=0) if packing else layer
+
+
 def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-class LocalRegistry:
-    """A real registry, Debian's docker-registry, on a port of this machine."""
+# An account at registries here, and its line of an htpasswd file: bcrypt is the only form that they read.
+ACCOUNT = ("ann", "kept-away-7301")
+_HTPASSWD = "ann:$2b$04$abcdefghijklmnopqrstuunIhJofQwjaSYtnsNX0U0iBqP0jt4GE6\n"
 
-    def __init__(self, root: Path) -> None:
+
+class LocalRegistry:
+    """A real registry, Debian's docker-registry, on a port of this machine; `closed`: for readers with an account."""
+
+    def __init__(self, root: Path, *, closed: bool = False) -> None:
         self._root = root
+        self._closed = closed
+        self._http = httpx.Client(auth=ACCOUNT if closed else None)
         (self.port,) = free_ports(1)
         self.host = f"127.0.0.1:{self.port}"
         self.url = f"http://{self.host}"
@@ -151,6 +165,9 @@ class LocalRegistry:
         storage = {"filesystem": {"rootdirectory": str(self._root / "data")}, "delete": {"enabled": True}}
         config = {"version": "0.1", "log": {"level": "error"}, "storage": storage, "http": {"addr": self.host}}
         self._root.mkdir(parents=True, exist_ok=True)
+        if self._closed:
+            (self._root / "htpasswd").write_text(_HTPASSWD)
+            config["auth"] = {"htpasswd": {"realm": "lab", "path": str(self._root / "htpasswd")}}
         # JSON is YAML too.
         (self._root / "config.yml").write_text(json.dumps(config))
         command = ["docker-registry", "serve", str(self._root / "config.yml")]
@@ -160,25 +177,26 @@ class LocalRegistry:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._http.close()
         self._process.kill()
         self._process.wait()
 
     def _ready(self) -> bool | None:
         try:
-            return httpx.get(f"{self.url}/v2/").status_code == 200 or None
+            return self._http.get(f"{self.url}/v2/").status_code == 200 or None
         except httpx.HTTPError:
             return None
 
     def push(self, image: Image, name: str, tag: str = "latest") -> str:
         """The image as a job names it."""
         for digest, data in image.blobs.items():
-            begun = httpx.post(f"{self.url}/v2/{name}/blobs/uploads/")
+            begun = self._http.post(f"{self.url}/v2/{name}/blobs/uploads/")
             place = begun.headers["location"]
             mark = "&" if "?" in place else "?"
-            assert httpx.put(f"{place}{mark}digest={digest}", content=data).status_code == 201
+            assert self._http.put(f"{place}{mark}digest={digest}", content=data).status_code == 201
         for version, raw in ((image.digest, image.manifest), (tag, image.index)):
             kind = {"Content-Type": json.loads(raw)["mediaType"]}
-            answer = httpx.put(f"{self.url}/v2/{name}/manifests/{version}", content=raw, headers=kind)
+            answer = self._http.put(f"{self.url}/v2/{name}/manifests/{version}", content=raw, headers=kind)
             assert answer.status_code == 201, answer.text
         return f"docker://{self.host}/{name}:{tag}"
 

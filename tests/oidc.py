@@ -1,6 +1,8 @@
-"""A small OpenID Connect provider on loopback, with keys of its own: JWKS, device login and refresh, all over HTTP."""
+"""A small OpenID Connect provider on loopback, with keys of its own: JWKS, logins of devices and browsers, refresh, all
+over HTTP."""
 
 import base64
+import hashlib
 import hmac
 import json
 import secrets
@@ -12,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from joserfc import jws
 from joserfc.errors import SecurityWarning
@@ -39,17 +41,27 @@ class Idp:
         self.subject = "alice-sub"
         self.lasts_s = 300.0
         self.refresh_tokens: set[str] = set()
+        # What browsers asked for, by the code that each got. A person who declines gets none.
+        self.codes: dict[str, dict[str, str]] = {}
+        self.agrees = True
+        # Claims that are not as they should be.
+        self.lies: dict[str, Any] = {}
         idp = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                idp.asked[self.path] += 1
+                idp.asked[self.path.partition("?")[0]] += 1
+                if self.path.startswith("/authorize?"):
+                    self.send_response(303)
+                    self.send_header("location", idp.agreed(_form(urlsplit(self.path).query)))
+                    self.end_headers()
+                    return
                 public = [key.as_dict(private=False) for key in idp.keys.values()]
                 self._say(200 if idp.up else 503, {"keys": public} if self.path == "/keys" else {})
 
             def do_POST(self) -> None:
                 size = int(self.headers["content-length"])
-                form = {key: values[0] for key, values in parse_qs(self.rfile.read(size).decode()).items()}
+                form = _form(self.rfile.read(size).decode())
                 idp.asked[self.path] += 1
                 self._say(*idp.answer(self.path, form))
 
@@ -84,6 +96,7 @@ class Idp:
             client_id="ares-cli",
             device_url=f"{self.url}/device",
             token_url=f"{self.url}/token",
+            authorize_url=f"{self.url}/authorize",
         )
 
     def identity(self, subject: str = "alice-sub") -> str:
@@ -103,6 +116,10 @@ class Idp:
         if path == "/device":
             uri = {"verification_uri": f"{self.url}/agree", "verification_uri_complete": f"{self.url}/agree?c=WXYZ"}
             return 200, {"device_code": "dev", "user_code": "WX-YZ", **uri, "expires_in": 600, "interval": 0}
+        if not self.up:
+            return 503, {}
+        if form["grant_type"] == "authorization_code":
+            return self._redeemed(form)
         if form["grant_type"] == "refresh_token":
             if form["refresh_token"] not in self.refresh_tokens:
                 return 400, {"error": "invalid_grant"}
@@ -117,6 +134,26 @@ class Idp:
         return 200, {
             "id_token": token, "access_token": "opaque", "refresh_token": refresh, "expires_in": self.lasts_s,
         }  # fmt: skip
+
+    def agreed(self, asked: dict[str, str]) -> str:
+        """Where the browser of a person who is asked goes next."""
+        assert (asked["response_type"], asked["code_challenge_method"]) == ("code", "S256")
+        if not self.agrees:
+            given = {"error": "access_denied", "error_description": "not today"}
+        else:
+            self.codes[code := secrets.token_hex(8)] = asked
+            given = {"code": code}
+        return f"{asked['redirect_uri']}?{urlencode({**given, 'state': asked['state']})}"
+
+    def _redeemed(self, form: dict[str, str]) -> tuple[int, Any]:
+        """Once, and only for the one who asked."""
+        asked = self.codes.pop(form["code"], {})
+        digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+        named = (asked.get("code_challenge"), asked.get("client_id"), asked.get("redirect_uri"))
+        if named != (_text(digest), form["client_id"], form["redirect_uri"]):
+            return 400, {"error": "invalid_grant"}
+        claims: dict[str, Any] = {"nonce": asked["nonce"], **self.lies}
+        return 200, {"id_token": self.token(**claims), "access_token": "opaque", "token_type": "Bearer"}
 
 
 @contextmanager
@@ -144,6 +181,10 @@ def by_shared_secret(secret: bytes, header: dict[str, Any], claims: dict[str, An
     """As libraries that take any key for a shared secret would accept it."""
     text = unsigned(claims, {**header, "alg": "HS256"})
     return text + _text(hmac.digest(secret, text.rstrip(".").encode(), "sha256"))
+
+
+def _form(text: str) -> dict[str, str]:
+    return {key: values[0] for key, values in parse_qs(text).items()}
 
 
 def _text(raw: bytes) -> str:

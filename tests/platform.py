@@ -229,6 +229,7 @@ class Platform:
         wait: bool = True,
         store: str = "",
         env: Mapping[str, str] = MappingProxyType({}),
+        settings: Sequence[str] = (),
     ) -> Server:
         """Starts replica `number`, for the first time (its store may be behind a proxy) or again."""
         server = self.servers.get(number)
@@ -236,7 +237,7 @@ class Platform:
             home = self.directory / f"server-{number}"
             home.mkdir(mode=0o700)
             shared = [f"--set={kept}={self.directory / kept}" for kept in self.shared]
-            flags = [*shared, f"--set=store.url={store or self.store_url}"]
+            flags = [*shared, f"--set=store.url={store or self.store_url}", *(f"--set={key}" for key in settings)]
             log = self.directory / f"server-{number}.log"
             server = Server(f"replica-{number}", home, log, flags, self._ports[number], env)
             server.warm = self._warm

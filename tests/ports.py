@@ -6,6 +6,7 @@ no other process can bind while it lives and which ends with it, also by SIGKILL
 """
 
 import contextlib
+import os
 import socket
 from collections.abc import Iterator
 from itertools import islice
@@ -20,6 +21,13 @@ _held: list[socket.socket] = []
 def free_ports(count: int) -> list[int]:
     """Ports nobody listens on, and nobody else will be given while this process lives."""
     return list(islice(_ports, count))
+
+
+def _begin_anew() -> None:
+    """In a fork, which is a process of its own: what it was given before is its parent's."""
+    global _ports  # noqa: PLW0603 - one for each process
+    _held.clear()
+    _ports = _hand_out()
 
 
 def _hand_out() -> Iterator[int]:
@@ -49,3 +57,4 @@ def _unused(port: int) -> bool:
 
 
 _ports = _hand_out()
+os.register_at_fork(after_in_child=_begin_anew)

@@ -5,7 +5,7 @@ import sys
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -26,7 +26,11 @@ class Generated(NamedTuple):
 @cache
 def generated() -> Generated:
     """Once in a process. The name `ares` is taken in Python: the client's package has another."""
-    folder = Path(mkdtemp(prefix="ares-grpc-client-"))
+    with TemporaryDirectory(prefix="ares-grpc-client-") as folder:
+        return _generated_in(Path(folder))
+
+
+def _generated_in(folder: Path) -> Generated:
     (folder / "ares_grpc").mkdir()
     given = (f"-Iares_grpc={PROTO / 'ares/v1'}", f"-Iares_health={PROTO / 'grpc/health/v1'}")
     known = f"-I{files('grpc_tools') / '_proto'}"
@@ -64,6 +68,7 @@ class RpcClient:
         self.events = self.made.stubs.EventServiceStub(self.channel)
         self.logs = self.made.stubs.LogServiceStub(self.channel)
         self.nodes = self.made.stubs.NodeServiceStub(self.channel)
+        self.federation = self.made.stubs.FederationServiceStub(self.channel)
         self.health = self.made.health_stubs.HealthStub(self.channel)
 
     def metadata(self, **more: str) -> tuple[tuple[str, str], ...]:

@@ -2,41 +2,100 @@
 
 import gc
 import os
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, NamedTuple, get_args
 
 import pytest
-
-T = TypeVar("T")
 
 # Ten seconds and more for a test, as a rule, most of them of waiting; elsewhere the mark says so.
 _LONG = ("tests/chaos/", "tests/e2e/")
 _SHOWN = 10
+# Quick tests of a file that go to one worker: hundreds of them take long too.
+_TOGETHER = 40
+_SHARED = ("class", "module", "package")
 
 
-def spread(items: Sequence[T], waiting: Sequence[Sequence[T]], working: Sequence[T], workers: int) -> list[T]:
-    """The items in as many equal parts as there are workers, each beginning with its share of the long ones.
+Kind = Literal["quick", "computes", "waits"]
+_KINDS: tuple[Kind, ...] = get_args(Kind)
 
-    Each worker begins with its part and takes half of another's rest when it has none (`--dist worksteal`). A long test
-    that begins last has all but one processor wait for it. Some long tests wait for processes, others compute: half of
-    the workers begin with the ones and half with the others, so that there is always something to compute. A group of
-    those that wait stays together: it may share what it set up.
+
+class Group(NamedTuple):
+    """Tests that one worker runs, one after the other, by their places among all."""
+
+    tests: list[int]
+    kind: Kind
+
+
+def groups_of(items: Sequence[pytest.Item]) -> list[Group]:
+    """A long test goes alone, unless it shares what its file sets up; quick ones go by files or large parts of them.
+
+    Those that may take longest come first: tests with a time limit of their own, then groups of many.
     """
-    first = {item for group in waiting for item in group} | set(working)
-    others = [item for item in items if item not in first]
-    parts: list[list[T]] = []
-    for worker in range(workers):
-        halves = [item for group in waiting[worker::workers] for item in group], working[worker::workers]
-        parts.append([*halves[worker % 2], *halves[1 - worker % 2]])
-    left = len(items)
-    for worker, part in enumerate(parts):
-        size = max(left // (workers - worker) - len(part), 0)
-        part += others[:size]
-        del others[:size]
-        left -= len(part)
-    return [item for part in parts for item in part] + others
+    files: dict[Path, list[int]] = {}
+    for index, item in enumerate(items):
+        files.setdefault(item.path, []).append(index)
+    groups: list[Group] = []
+    for tests in files.values():
+        if any(_shares(items[index]) for index in tests):
+            groups += _sharing(items, tests)
+            continue
+        kinds = {index: _kind(items[index]) for index in tests}
+        groups += [Group([index], kind) for index, kind in kinds.items() if kind != "quick"]
+        quick = [index for index, kind in kinds.items() if kind == "quick"]
+        groups += [Group(quick[at : at + _TOGETHER], "quick") for at in range(0, len(quick), _TOGETHER)]
+    return sorted(groups, key=lambda group: (-_limit(items[group.tests[0]]), -len(group.tests)))
+
+
+def _sharing(items: Sequence[pytest.Item], tests: Sequence[int]) -> Iterator[Group]:
+    """Tests of a file by the parameters of what they share: each is set up once, and no two at the same time."""
+    parts: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for index in tests:
+        called = getattr(items[index], "callspec", None)
+        chosen = {} if called is None else called.indices
+        shared = tuple((name, at) for name, at in chosen.items() if called._arg2scope[name].value in _SHARED)
+        parts.setdefault(shared, []).append(index)
+    for part in parts.values():
+        yield Group(part, max((_kind(items[index]) for index in part), key=_KINDS.index))
+
+
+def _limit(item: pytest.Item) -> float:
+    mark = item.get_closest_marker("timeout")
+    return float(mark.args[0]) if mark is not None and mark.args else 0.0
+
+
+def _kind(item: pytest.Item) -> Kind:
+    if item.nodeid.startswith(_LONG):
+        return "waits"
+    return "computes" if item.get_closest_marker("slow") is not None else "quick"
+
+
+def _shares(item: pytest.Item) -> bool:
+    """Whether it uses what is set up once for several tests."""
+    found = getattr(item, "_fixtureinfo", None)
+    return found is not None and any(
+        fixtures[-1].scope in _SHARED for name, fixtures in found.name2fixturedefs.items() if not name.startswith("_")
+    )
+
+
+class Queue:
+    """Groups in the order in which workers get them: long ones first.
+
+    A long test that begins last has all but one processor wait for it. Some long tests wait for processes, others
+    compute: as many workers as there are processors begin with those that compute, so that there is always something
+    to compute and never so much that the others starve.
+    """
+
+    def __init__(self, groups: Sequence[Group], workers: int, processors: int | None = None) -> None:
+        self._left = {kind: deque(group.tests for group in groups if group.kind == kind) for kind in _KINDS}
+        self._computing = min(processors or os.cpu_count() or 1, workers // 2)
+
+    def next_for(self, worker: int) -> list[int]:
+        """A group; nothing when none is left."""
+        first: Kind = "computes" if worker < self._computing else "waits"
+        order = (first, *reversed(_KINDS))
+        return next((self._left[kind].popleft() for kind in order if self._left[kind]), [])
 
 
 def failed_of(terminalreporter: pytest.TerminalReporter) -> list[str]:
@@ -51,18 +110,8 @@ def note_failed(path: Path, names: Sequence[str]) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """After those that shuffle and leave out: the parts are made of what is left."""
-    if config.option.markexpr == "soak":
-        return
-    files: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        if item.nodeid.startswith(_LONG):
-            files.setdefault(item.path, []).append(item)
-    slow = [item for item in items if item.path not in files and item.get_closest_marker("slow") is not None]
-    workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
-    items[:] = spread(items, [*files.values()], slow, workers)
-    # Modules and tests stay to the end: no search for garbage has to go through them.
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: no search for garbage has to go through them."""
     gc.freeze()
 
 

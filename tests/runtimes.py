@@ -14,14 +14,28 @@ _INSTALL_S = 900.0
 # For tests that may have to install first, or to wait for one that does.
 WITHIN_S = 3 * _INSTALL_S
 RAY = "ray==2.60.0"
+# On the CPU: some 200 MB to fetch, 730 on disk.
+ORBAX = "orbax-checkpoint==0.12.8 jax==0.10.2 jaxlib==0.10.2"
 # Jobs have a /tmp of their own: they would not find what lies below a home that is there.
 _HOME = Path("/var/cache") if Path("/tmp") in Path.home().parents else Path.home() / ".cache"
 _CACHE = Path(os.environ.get("ARES_TEST_CACHE") or _HOME / "ares-runtimes")
 # Debian's torch 1.13 with Python 3.11: its torchrun finds no word for "no redirection" unless one is given for a rank
 # that there is not.
 _PYTHON = """#!/bin/sh
-export PET_REDIRECTS=9:1 PET_TEE=9:1
+export PET_REDIRECTS=9:1 PET_TEE=9:1 PYTHONPATH="${0%/*}/site:$PYTHONPATH"
 exec /usr/bin/python3 "$@"
+"""
+# And its distributed checkpoints cannot be imported: Python 3.11 takes some of their defaults for mutable ones.
+_SITE = """
+import dataclasses
+_field = dataclasses._get_field
+def _lenient(cls, name, *rest):
+    given = cls.__dict__.get(name)
+    kind = type(getattr(given, "default", given))
+    if kind.__module__.startswith("torch.") and kind.__hash__ is None:
+        kind.__hash__ = object.__hash__
+    return _field(cls, name, *rest)
+dataclasses._get_field = _lenient
 """
 
 
@@ -30,12 +44,18 @@ def open_mpi() -> None:
     _apt(("mpirun", "orted"), ("openmpi-bin",))
 
 
+def mpich() -> None:
+    """mpiexec.hydra and the library, of Debian. Open MPI keeps the names mpirun and mpiexec where both are there."""
+    _apt(("mpiexec.hydra", "hydra_pmi_proxy"), ("openmpi-bin", "mpich"))
+
+
 def torch_python() -> Path:
     """The directory of a `python` that has torch on the CPU: Debian's, as PyPI's would bring gigabytes of CUDA."""
     _apt(("/usr/lib/python3/dist-packages/torch/__init__.py",), ("python3-torch",))
     folder = _CACHE / "torch" / "bin"
     with _alone():
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "site").mkdir(parents=True, exist_ok=True)
+        (folder / "site" / "sitecustomize.py").write_text(_SITE)
         draft = folder / f".python.{os.getpid()}"
         draft.write_text(_PYTHON)
         draft.chmod(0o755)
@@ -45,13 +65,23 @@ def torch_python() -> Path:
 
 def ray_python() -> Path:
     """The directory of a `python` that has Ray."""
-    home = _CACHE / "ray"
+    return _pip("ray", RAY)
+
+
+def orbax_python() -> Path:
+    """The directory of a `python` that has Orbax, with JAX on the CPU."""
+    return _pip("orbax", ORBAX)
+
+
+def _pip(name: str, packages: str) -> Path:
+    """The directory of a `python` of its own that has these packages of PyPI."""
+    home = _CACHE / name
     stamp = home / ".installed"
     with _alone():
-        if not stamp.exists() or stamp.read_text() != RAY:
-            _run([sys.executable, "-m", "venv", "--clear", str(home)], RAY)
-            _run([str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", RAY], RAY)
-            stamp.write_text(RAY)
+        if not stamp.exists() or stamp.read_text() != packages:
+            _run([sys.executable, "-m", "venv", "--clear", str(home)], packages)
+            _run([str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", *packages.split()], packages)
+            stamp.write_text(packages)
     return home / "bin"
 
 

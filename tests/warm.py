@@ -1,4 +1,4 @@
-"""Programs that begin with their modules imported: forks of a process that each worker starts once.
+"""Programs that begin with their modules imported: forks of a process that each worker has, itself the fork of one.
 
 Four fifths of what a server costs until it is ready is the import of its modules and the reading of its routes; of what
 a command costs it is two thirds. What is forked runs the same command by the same entry point, with an environment, a
@@ -135,25 +135,21 @@ class Forked:
         os.close(self._gone)
 
 
-class _Forks:
-    """This worker's end of the process that forks."""
+class _First:
+    """The process that imports, once for all workers that are forked after it began."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, theirs = _pair()
         with theirs:
-            # It ends when this end is closed, also by SIGKILL.
+            # It ends when no process has the other end any more, also by SIGKILL.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.warm", str(theirs.fileno())],
                 cwd=Path(__file__).parent.parent, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
             )  # fmt: skip
 
-    def ask(self, request: dict[str, Any], fds: Sequence[int] = ()) -> int:
-        with self._lock:
-            socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
-            answer = self._socket.recv(64)
-        assert answer, f"the process that forks ended with {self._process.wait()}"
-        return int(answer)
+    def fork_for(self, end: socket.socket) -> None:
+        """A process that forks for the other end of this one, as long as that is open."""
+        socket.send_fds(self._socket, [json.dumps({"forks": True}).encode()], [end.fileno()])
 
     def close(self) -> None:
         self._socket.close()
@@ -161,10 +157,37 @@ class _Forks:
 
 
 @cache
-def _forks() -> _Forks:
-    started = _Forks()
-    atexit.register(started.close)
+def first() -> _First:
+    """Called ahead of forks, it is theirs too. The process that began it ends it."""
+    started, here = _First(), os.getpid()
+    atexit.register(lambda: started.close() if os.getpid() == here else None)
     return started
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+class _Forks:
+    """This worker's end of the process that forks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket, theirs = _pair()
+        with theirs:
+            first().fork_for(theirs)
+
+    def ask(self, request: dict[str, Any], fds: Sequence[int] = ()) -> int:
+        with self._lock:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
+            answer = self._socket.recv(64)
+        assert answer, "the process that forks has ended"
+        return int(answer)
+
+
+@cache
+def _forks() -> _Forks:
+    return _Forks()
 
 
 # ---- for scripts
@@ -217,6 +240,7 @@ class Launcher:
 
 
 class _Begun(NamedTuple):
+    parent: int
     arguments: list[str]
     env: dict[str, str]
     folder: str
@@ -224,17 +248,25 @@ class _Begun(NamedTuple):
 
 
 def _serve(own: socket.socket) -> _Begun | None:
-    """Forks as it is asked. Comes back in what was forked, or with nothing when nobody can ask any more."""
+    """Forks as it is asked. Comes back in what was forked, or with nothing when no process can ask any more."""
+    here = os.getpid()
     while True:
         message, fds, _, _ = socket.recv_fds(own, _REQUEST_MAX, 3)
         if not message:
             return None
         request = json.loads(message)
+        if request.get("forks"):
+            if os.fork() == 0:
+                own.close()
+                own, here = socket.socket(fileno=fds[0]), os.getpid()
+            else:
+                os.close(fds[0])
+            continue
         if pid := request.get("reap"):
             answer = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         elif (answer := os.fork()) == 0:
             own.close()
-            return _Begun(request["arguments"], request["env"], request["folder"], fds)
+            return _Begun(here, request["arguments"], request["env"], request["folder"], fds)
         else:
             for fd in fds:
                 os.close(fd)
@@ -245,6 +277,7 @@ def _launch(own: socket.socket, listening: socket.socket) -> _Begun | None:
     """Forks for stand-ins, each of which waits for how its command ended, and takes it along when it is gone itself."""
     poll = select.poll()
     running = dict[int, tuple[int, socket.socket]]()
+    here = os.getpid()
     for end in (own, listening):
         poll.register(end, select.POLLIN)
     while True:
@@ -256,7 +289,7 @@ def _launch(own: socket.socket, listening: socket.socket) -> _Begun | None:
                 message, fds, _, _ = socket.recv_fds(asking, _REQUEST_MAX, 3)
                 arguments, folder, env = marshal.loads(message)
                 if (pid := os.fork()) == 0:
-                    return _Begun(arguments, env, folder, fds)
+                    return _Begun(here, arguments, env, folder, fds)
                 for given in fds:
                     os.close(given)
                 gone = os.pidfd_open(pid)
@@ -277,10 +310,10 @@ def _launch(own: socket.socket, listening: socket.socket) -> _Begun | None:
             asking.close()
 
 
-def _run(begun: _Begun, parent: int) -> None:
+def _run(begun: _Begun) -> None:
     """As the program would begin by itself."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
+    if os.getppid() != begun.parent:
         raise SystemExit("the tests are gone")
     for number, fd in enumerate(begun.files):
         os.dup2(fd, number)
@@ -311,7 +344,6 @@ def _ended_at_once(arguments: list[str]) -> NoReturn:
 
 def _main() -> None:
     own, *listening = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
-    parent = os.getpid()
     for name in _MODULES:
         import_module(name)
     for module in {COMMANDS[name] for name in _COMMANDS}:
@@ -320,7 +352,7 @@ def _main() -> None:
     # What is imported here is no garbage in any fork: to look through it copies all its pages.
     gc.freeze()
     if begun := _launch(own, listening[0]) if listening else _serve(own):
-        _run(begun, parent)
+        _run(begun)
 
 
 if __name__ == "__main__":

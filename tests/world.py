@@ -34,7 +34,9 @@ from ares.model.access import Principal
 from ares.model.job import JobSpec, Resources
 from ares.model.state import JobState, Placement
 from ares.model.timing import Timing
+from ares.ports.cluster_link import GlobalPlane
 from ares.ports.notify import Notifier
+from ares.ports.planning import Handler
 from ares.ports.store import (
     KV,
     Changes,
@@ -150,10 +152,12 @@ class Replica(services.Replica):
 
     def __init__(self, world: "World", name: str, *, exclusive: bool, scheduling: bool, timing: Timing) -> None:
         self.wire = Wire(world.store)
-        self.telemetry = PrometheusTelemetry(world.rng)
+        self.telemetry = world.telemetry or PrometheusTelemetry(world.rng)
         ports = services.Ports(
             store=self.wire, clock=world.clock, rng=world.rng, telemetry=self.telemetry, logs=world.logs,
             blobs=world.blobs, rules=CelRules(), notifier=world.notifier, vault=world.vault,
+            global_plane=world.global_plane,
+            judging=None if (judge := world.judge) is None else InlinePlanning(lambda: judge, world.clock),
             planning=tuple(
                 InlinePlanning(
                     lambda: Mirror(world.clock.monotonic).handle, world.clock, lambda number=number: self.lags_s[number]
@@ -167,7 +171,7 @@ class Replica(services.Replica):
         terms = services.ReplicaTerms(
             replica=name, epoch=world.epoch, store_id="world", exclusive=exclusive, jobs_max=world.queue_max,
             tenant_jobs_max=world.tenant_jobs_max, tenant_records_max=world.tenant_records_max,
-            keep_s=KEEP_S, linger_s=0.0, ack_within_s=0.0, timing=timing,
+            keep_s=KEEP_S, linger_s=0.0, ack_within_s=0.0, timing=timing, books=world.books,
         )  # fmt: skip
         super().__init__(ports, terms)
         self._schedules = scheduling
@@ -220,10 +224,22 @@ class World:
         timings: Sequence[Timing] = (),
         notifier: Notifier | None = None,
         planners: int = 1,
+        books: bool = False,
+        clock: ManualClock | None = None,
+        global_plane: GlobalPlane | None = None,
+        telemetry: PrometheusTelemetry | None = None,
+        judge: Handler | None = None,
     ) -> None:
+        # Answers how a shadow profile would have done.
+        self.judge = judge
         self.notifier = notifier
+        self.telemetry = telemetry
+        # How this world gets to its global plane, when it is a cluster of one.
+        self.global_plane = global_plane
+        # Whether leaders keep daily books: with them a job is kept until its day is closed.
+        self.books = books
         self.planners = planners
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.rng = SeededRng()
         self.queue_max = queue_max
         self.tenant_jobs_max = tenant_jobs_max

@@ -38,6 +38,7 @@ ROWS: dict[str, str] = {
     "test_loss.py": "3 killed, frozen and cut-off nodes",
     "store": "7 faults of the store",
     "links": "8 faults of every link",
+    "federation": "8 links between clusters and their global plane",
     "messages": "10 repeated, reordered and late messages",
     "clocks": "9 jumps of the wall clock",
     "users": "ares chaos, ares verify",

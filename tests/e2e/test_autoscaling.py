@@ -11,6 +11,7 @@ from tests.documents import ROOT, blocks, placed
 from tests.everyday import Person
 from tests.platform import eventually
 from tests.ports import free_ports
+from tests.unit.sim.written import table
 
 PAGE = ROOT / "docs" / "guides" / "autoscaling.md"
 
@@ -34,17 +35,19 @@ def test_the_guide_as_it_is_written(tmp_path: Path) -> None:
         assert reader.run("ares down --yes").returncode == 0
         http, agents = free_ports(2)
         home = reader.home / ".ares"
-        (toml,) = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+        # The second one is about a cluster of Kubernetes: tests/unit/app/test_providers.py.
+        (toml, _) = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(), re.M | re.S)
         (home / "ares.toml").write_text(toml)
 
         def latest() -> str:
             return reader.run("ares jobs --limit 1 -o name").stdout.strip()
 
+        trace = table(tmp_path / "jobs.csv")
         said: list[str] = []
         for block in blocks(PAGE):
-            for command in block.commands():
+            for command in () if block.not_run else block.commands():
                 own = f"ares up --port {http} --set agents.port={agents}"
-                done = reader.run(placed(command.replace("ares up", own), latest))
+                done = reader.run(placed(command.replace("ares up", own).replace("jobs.csv", str(trace)), latest))
                 assert done.returncode == 0, (block.name, command, done.stdout, done.stderr)
                 said.append(done.stdout)
         job = latest()
@@ -62,7 +65,7 @@ def test_a_server_killed_while_it_buys_loses_no_machine(tmp_path: Path) -> None:
         assert reader.run("ares down --yes").returncode == 0
         http, agents = free_ports(2)
         home = reader.home / ".ares"
-        (toml,) = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+        toml = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(), re.M | re.S)[0]
         (home / "ares.toml").write_text(toml)
         assert reader.run(f"ares up --no-sample --port {http} --set agents.port={agents}").returncode == 0
         wants = "--name burst --cpus 0.1 --memory 32M --selector tier=burst"

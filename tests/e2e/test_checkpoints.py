@@ -7,7 +7,7 @@ from pathlib import Path
 from ares.edge.client.calls import operator
 from ares.edge.client.sync import Client
 from ares.model.checkpoint import CheckpointKeep, CheckpointPolicy, RestoreFrom
-from ares.model.job import JobSpec, Resources, RetryPolicy
+from ares.model.job import Gang, JobSpec, Resources, RetryPolicy
 from tests.platform import Platform, eventually
 
 # Counts steps, saves whenever a checkpoint is due or every tenth step, and ends when it is told to.
@@ -26,6 +26,30 @@ while not os.path.exists(os.environ["GATE"]):
         print("saved", step, "due" if due else "", flush=True)
     if step % 30 == 0 and job.attempt == 1 and "KILLED" in os.environ:
         os.kill(os.getpid(), 9)
+"""
+
+# One of two ranks. Both save under the same numbers; the last rank of the first attempt dies while it writes the third,
+# when its peer's part of that is sealed.
+GANGS = """
+import os, sys, time
+from pathlib import Path
+from ares import job
+at = job.restore()
+step = int((at / "data").read_bytes().split()[0]) if at else 0
+print("rank", job.rank, "begins at", step, "with", (at / "data").read_bytes().decode() if at else "nothing", flush=True)
+while step < 5:
+    step += 1
+    if step == 3 and job.attempt == 1 and job.rank == 1:
+        peer = Path(os.environ["GATE"])
+        while not peer.exists():
+            time.sleep(0.05)
+        half = Path(os.environ["ARES_CHECKPOINT_DIR"]) / ".new-3"
+        half.mkdir()
+        (half / "data").write_bytes(b"3 of a ra")
+        os.kill(os.getpid(), 9)
+    job.checkpoint(f"{step} of rank {job.rank}".encode(), step=step, wait=step < 3 or job.attempt > 1)
+    if step == 3 and job.attempt == 1:
+        time.sleep(600)
 """
 
 
@@ -98,6 +122,30 @@ def test_a_killed_job_goes_on_and_a_damaged_checkpoint_gives_way_to_the_older(pl
     assert "it requires one (checkpoint.required)" in failed.state.reason
     gate.touch()
     assert client.wait(other, timeout=60).state.phase == "SUCCEEDED"
+
+
+def test_a_gang_goes_on_from_what_all_of_its_ranks_saved(platform: Platform) -> None:
+    """A rank dies in the middle of a save, of which the other one's part is sealed already."""
+    platform.server()
+    for node in ("node-a", "node-b"):
+        platform.agent(node)
+    client, gate = platform.client(), platform.directory / "go"
+    job = client.submit(
+        JobSpec(
+            command=(sys.executable, "-c", GANGS), env={"GATE": str(gate)}, retry=RetryPolicy(base_s=0.1),
+            resources=Resources(cpu_milli=200, memory_mib=64), gang=Gang(ranks=2, per_node=1),
+            checkpoint=CheckpointPolicy(keep=CheckpointKeep(last=9)),
+        )
+    )  # fmt: skip
+    eventually(lambda: len(files_of(platform, job.id, 3)) == 2, "the third part of rank 0, and its list")
+    gate.touch()
+    detail = client.wait(job, timeout=100)
+    assert (detail.state.phase, detail.state.attempt) == ("SUCCEEDED", 2), detail.state.reason
+    for rank in (0, 1):
+        said = b"".join(client.logs(job, attempt=2, rank=rank)).decode()
+        assert said.startswith(f"rank {rank} begins at 2 with 2 of rank {rank}\n"), said
+    kept = [(checkpoint.fence.counter > 1, checkpoint.step) for checkpoint in client.checkpoints(job).checkpoints]
+    assert kept == [(True, 5), (True, 4), (True, 3), (False, 2), (False, 1)]
 
 
 def test_a_preempted_job_saves_when_it_is_due_and_loses_nothing(platform: Platform) -> None:

@@ -1,16 +1,20 @@
 """A dataset's way from a person's directory to jobs and back, on real processes that share no directory of theirs."""
 
+import hashlib
 import json
 import os
 import re
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ares.model.job import DataInput, JobSpec, NodeTerm, Resources
 from tests.documents import ROOT, blocks
 from tests.platform import Platform, eventually
+from tests.ports import free_ports
 
 GUIDE = ROOT / "docs/guides/datasets.md"
 COUNT = (
@@ -79,6 +83,84 @@ def test_what_is_removed_fails_jobs_in_words(shared: Platform, tmp_path: Path) -
     assert ended.exit is not None
     assert (ended.exit.failure, "dataset notes@sha256:" in ended.exit.message) == ("staging", True), ended.exit
     assert "notes" not in {dataset.name for dataset in client.datasets()}
+
+
+def test_a_job_goes_where_its_data_is(platform: Platform, tmp_path: Path) -> None:
+    """The node that read a version of 64 MiB tells so, and counts as near for the next job that reads it."""
+    platform.server()
+    for node in ("node-a", "node-b"):
+        platform.agent(node)
+    client = platform.client()
+    # Eight equal parts, of which one is sent.
+    with (tmp_path / "zeros").open("wb") as file:
+        file.truncate(64 << 20)
+    client.put_dataset(tmp_path / "zeros", "zeros")
+    # It would like to be on one node in any case: the other one never has the data.
+    reads = JobSpec(
+        command=("true",),
+        inputs=(DataInput(name="z", from_="ares://datasets/zeros"),),
+        affinity=(NodeTerm(key="node", op="in", values=("node-b",), required=False, weight=100),),
+        resources=Resources(cpu_milli=100, memory_mib=64),
+    )
+
+    def placed() -> dict[str, float] | None:
+        job = client.wait(client.submit(reads), timeout=60)
+        assert (job.state.phase, job.state.placements[0].node) == ("SUCCEEDED", "node-b"), job.state.reason
+        scores = {node.node: node.parts.get("locality", 0.0) for node in client.replay(job.state.id, {}).nodes}
+        return scores if any(scores.values()) else None
+
+    near = eventually(placed, "a job whose place is judged by its data")
+    assert near["node-b"] == 0.0 > near["node-a"]
+
+
+def test_a_node_reads_data_from_another_that_has_it(tmp_path: Path) -> None:
+    """And from the server when that node is gone."""
+    with Platform(tmp_path / "site", lend=False, warm=True) as platform:
+        read_on = noise_reader(platform, tmp_path)
+        eventually(lambda: read_on("node-a"), "node-a's word that it has the data", 60)
+        staged = served(platform)
+        assert staged >= 72 << 20
+        read_on("node-b")
+        # Not a byte of it came from the server.
+        assert served(platform) == staged
+        for node in ("node-a", "node-b"):
+            platform.agents[node].kill()
+        read_on("node-c")
+        assert served(platform) >= 2 * 72 << 20
+
+
+def noise_reader(platform: Platform, tmp_path: Path) -> Callable[[str], bool]:
+    """Three nodes, a dataset, and what runs a job on one of them that reads it."""
+    platform.server()
+    ports = dict(zip(("node-a", "node-b", "node-c"), free_ports(3), strict=True))
+    for node, port in ports.items():
+        platform.agent(node, flags=[f"--set=node.transfer.peer_port={port}"])
+    client = platform.client()
+    (tmp_path / "noise").write_bytes(os.urandom(72 << 20))
+    client.put_dataset(tmp_path / "noise", "noise")
+
+    def read_on(node: str) -> bool:
+        """Whether it was known, when the job was placed, which nodes have the data."""
+        job = client.submit(
+            JobSpec(
+                command=("sh", "-c", 'cat "$ARES_INPUT_NOISE"/* | sha256sum'),
+                inputs=(DataInput(name="noise", from_="ares://datasets/noise"),),
+                affinity=(NodeTerm(key="node", op="in", values=(node,), required=False, weight=100),),
+                resources=Resources(cpu_milli=100, memory_mib=64),
+            )
+        )
+        ended, said = client.wait(job, timeout=100), b"".join(client.logs(job)).decode()
+        assert (ended.state.phase, ended.state.placements[0].node) == ("SUCCEEDED", node), (ended.state.reason, said)
+        assert said.split()[0] == hashlib.sha256((tmp_path / "noise").read_bytes()).hexdigest()
+        return any(found.parts.get("locality", 0.0) for found in client.replay(job.id, {}).nodes)
+
+    return read_on
+
+
+def served(platform: Platform) -> int:
+    """Bytes of projects and datasets that the server has sent to nodes."""
+    found = [line for line in platform.metrics() if line.startswith("ares_staged_bytes_total")]
+    return int(sum(float(line.split()[-1]) for line in found))
 
 
 def test_guide_as_it_is_written(shared: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,28 +1,34 @@
-"""Draining a real node: the program hears its signal, saves, and goes on where it stopped on another node."""
+"""Draining a real node: the program hears its signal, saves a checkpoint, and goes on from it on another node."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
+from ares.model.checkpoint import CheckpointPolicy
 from ares.model.job import JobSpec, Preemption, Resources
 from tests.platform import Platform, eventually
 
 pytestmark = pytest.mark.slow
 
-# Counts up, saves where it is when told, and ends well once it was moved.
+# Counts up, hears the signal, saves a checkpoint because one is due, and ends well where it goes on from that.
 PROGRAM = """
 import pathlib, signal, sys, time
-saved, ready = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-if saved.exists():
+from ares import job
+at = job.restore()
+if at:
+    job.result({"from": int((at / "data").read_bytes())})
     sys.exit(0)
-def save(*_):
-    saved.write_text("saved")
-    sys.exit(0)
-signal.signal(signal.SIGUSR2, save)
-ready.write_text("ready")
+heard = []
+signal.signal(signal.SIGUSR2, lambda *_: heard.append(1))
+pathlib.Path(sys.argv[1]).write_text("ready")
+count = 0
 while True:
     time.sleep(0.05)
+    count += 1
+    if job.checkpoint_due() and heard:
+        print("saves", count, flush=True)
+        job.checkpoint(str(count).encode(), step=count, wait=True)
 """
 
 
@@ -30,12 +36,13 @@ def test_a_drained_nodes_job_saves_its_work_and_ends_elsewhere(platform: Platfor
     platform.server()
     platform.agent("node-a")
     client = platform.client()
-    saved, ready = tmp_path / "saved", tmp_path / "ready"
+    ready = tmp_path / "ready"
     moves = client.submit(
         JobSpec(
-            command=(sys.executable, "-c", PROGRAM, str(saved), str(ready)),
+            command=(sys.executable, "-c", PROGRAM, str(ready)),
             resources=Resources(cpu_milli=100, memory_mib=64),
-            preemption=Preemption(checkpoint_signal="SIGUSR2", wait_s=20.0),
+            preemption=Preemption(checkpoint_signal="SIGUSR2", wait_s=600.0),
+            checkpoint=CheckpointPolicy(),
         )
     )
     stays = client.submit(
@@ -52,7 +59,11 @@ def test_a_drained_nodes_job_saves_its_work_and_ends_elsewhere(platform: Platfor
     assert f"of 2 jobs still there; job {stays.id}: it does not allow preemption" in first.out, first
     done = client.wait(moves, 60)
     assert (done.state.phase, done.state.attempt, done.state.placements[0].node) == ("SUCCEEDED", 2, "node-b")
-    assert saved.read_text() == "saved"
+    # What it saved on the one node is what it had on the other.
+    (saved,) = client.checkpoints(moves).checkpoints
+    assert done.result is not None
+    assert done.result.value == {"from": saved.step}
+    assert b"".join(client.logs(moves, attempt=1)) == f"saves {saved.step}\n".encode()
     (told,) = [event for event in client.job_events(moves) if event.kind == "preempted"]
     assert told.reason.endswith("new disk")
     (tmp_path / "end").touch()

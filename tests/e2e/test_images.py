@@ -1,5 +1,7 @@
 """Jobs in container images, on real processes: the command line, a server, a node, and a real registry."""
 
+import base64
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -7,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.images import Image, LocalRegistry, busybox, member
+from tests.images import ACCOUNT, Image, LocalRegistry, busybox, member
 from tests.platform import Platform, Run, eventually
 
 CONFIG = {
@@ -23,16 +25,25 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry
 
 
 @pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry]:
+    """A registry that wants an account of its readers."""
+    with LocalRegistry(tmp_path_factory.mktemp("closed"), closed=True) as registry:
+        yield registry
+
+
+@pytest.fixture(scope="module")
 def roots(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The operator's directory of unpacked images."""
     return tmp_path_factory.mktemp("roots")
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, registry: LocalRegistry, roots: Path) -> Iterator[Platform]:
+def site(
+    tmp_path_factory: pytest.TempPathFactory, registry: LocalRegistry, closed: LocalRegistry, roots: Path
+) -> Iterator[Platform]:
     with Platform(tmp_path_factory.mktemp("site"), lend=False, warm=True) as platform:
         platform.server()
-        allowed = f"--set=node.images.registries={registry.url}"
+        allowed = f"--set=node.images.registries={registry.url},{closed.url}"
         platform.agent("node-a", flags=[allowed, f"--set=node.images.roots={roots}"])
         yield platform
 
@@ -89,6 +100,42 @@ def test_a_registry_is_asked_by_tag_and_by_digest(site: Platform, registry: Loca
     assert run(site, "--image", ref).out == "the registry"
     pinned = f"docker://{registry.host}/team/app@{image.digest}"
     assert run(site, "--image", pinned).out == "the registry"
+
+
+def test_an_account_fetches_the_image_and_is_shown_nowhere(
+    site: Platform, closed: LocalRegistry, tmp_path: Path
+) -> None:
+    # Layers as newer builders write them.
+    image = Image(
+        [busybox(), [member("from", b"the account\n")]], {"Cmd": ["sh", "-c", "cat /from; env"]}, packing="zstd"
+    )
+    ref, (user, password) = closed.push(image, "team/private"), ACCOUNT
+    without = run(site, "--image", ref)
+    assert (without.code, f"--secret NAME:registry={closed.host}" in without.err) == (125, True), without
+    basic = base64.b64encode(f"{user}:{password}".encode()).decode()
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {closed.host: {"auth": basic}}}))
+    assert site.cli("secret", "set", "lab", "--from-file", str(tmp_path / "config.json")).code == 0
+    (tmp_path / "config.json").unlink()
+    login = f"lab:registry={closed.host}"
+    ran = run(site, "--image", ref, "--secret", login)
+    assert ran.code == 0, ran
+    assert ran.out.startswith("the account\n")
+    job = re.search(r"submitted (\w+)", ran.err)
+    assert job is not None
+    # Who used it is told by the ledger; it went to the registry alone, and neither to the job nor to a disk.
+    events = json.loads(site.cli("events", job[1], "-o", "json").out)
+    assert '"secrets": {"lab": 1}' in json.dumps(events), events
+    shown = [ran.out, ran.err, json.dumps(events), site.cli("show", job[1], "-o", "json").out]
+    kept = list[bytes]()
+    for path in site.directory.rglob("*"):
+        # Files come and go while the platform works.
+        with contextlib.suppress(FileNotFoundError):
+            kept += [path.read_bytes()] if path.is_file() and not path.is_symlink() else []
+    for word in (password, basic):
+        assert not any(word in text for text in shown)
+        assert not any(word.encode() in data for data in kept)
+    refused = run(site, "--image", "docker://elsewhere.test/a:1", "--secret", login)
+    assert (refused.code, "the job's image is from elsewhere.test" in refused.err) == (1, True), refused
 
 
 def test_a_directory_of_the_node_that_the_operator_allows(site: Platform, roots: Path, tmp_path: Path) -> None:

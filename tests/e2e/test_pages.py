@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import PAGES, ROOT, blocks, placed, runner_of
+from tests.documents import PAGES, ROOT, blocks, placed, runners_of
 from tests.everyday import Person
 
 pytestmark = pytest.mark.slow
-RUN = [page for page in PAGES if not runner_of(page) and blocks(page)]
+RUN = [page for page in PAGES if not runners_of(page) and blocks(page)]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,10 @@ def test_page_as_it_is_written(reader: Person, page: Path) -> None:
     folder.mkdir()
     (folder / ".venv").symlink_to(Path(sys.executable).parents[1])
     for block in blocks(page):
-        if block.not_run:
+        if block.not_run or block.run_by:
+            continue
+        if block.file:
+            (folder / block.file).write_text(block.text)
             continue
         if block.language == "python":
             script = "\n".join((*block.before, block.text))

@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,17 @@ from tests.terminal import Terminal
 SPEAK = 'for n in 1 2 3; do echo "task ${ARES_ARRAY_INDEX:-$RANK} line $n"; done'
 
 
-def follow(platform: Platform, *arguments: str) -> "subprocess.Popen[str]":
-    """A command that goes on; the test ends it."""
-    return subprocess.Popen(
+@contextmanager
+def follow(platform: Platform, *arguments: str) -> Generator["subprocess.Popen[str]"]:
+    """A command that goes on until the test ends it, or fails."""
+    with subprocess.Popen(
         [sys.executable, "-m", "ares", *arguments], env=environment(platform.servers[0].home), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_an_arrays_output_with_prefixes(shared: Platform) -> None:
@@ -83,27 +89,34 @@ def test_all_ranks_of_a_gang(shared: Platform) -> None:
     assert shared.cli("logs", job, "--rank", "1").out.splitlines()[0] == "task 1 line 1"
 
 
+def _waits_for(platform: Platform, job: str) -> str:
+    shown = json.loads(platform.cli("show", job, "-o", "json").out)
+    return str(shown["waiting"]["message"])
+
+
 def test_following_a_job_that_waits_says_for_what(shared: Platform) -> None:
     holder = shared.cli("submit", "--gpus", "4", "--", "sleep", "600").out.split()[1]
     waiting = shared.cli("submit", "--gpus", "1", "--", "echo", "my turn").out.split()[1]
-    following = follow(shared, "logs", "-f", waiting)
-    assert following.stderr is not None
-    said = following.stderr.readline()
-    assert (waiting in said, "GPU" in said, "waits" in said) == (True, True, True), said
-    shared.cli("cancel", holder)
-    out, _ = following.communicate(timeout=60)
-    assert (following.returncode, out) == (0, "my turn\n")
+    # Until the leader has looked at it, it waits for no more than that.
+    eventually(lambda: "GPU" in _waits_for(shared, waiting) or None, "it is known what it waits for")
+    with follow(shared, "logs", "-f", waiting) as following:
+        assert following.stderr is not None
+        said = following.stderr.readline()
+        assert (waiting in said, "GPU" in said, "waits" in said) == (True, True, True), said
+        shared.cli("cancel", holder)
+        out, _ = following.communicate(timeout=60)
+        assert (following.returncode, out) == (0, "my turn\n")
 
 
 def test_a_watched_list_is_drawn_anew_when_a_job_changes(shared: Platform) -> None:
-    watching = follow(shared, "jobs", "--watch", "--name", "watched", "-o", "name")
-    assert watching.stdout is not None
-    job = shared.cli("submit", "--name", "watched", "--", "true").out.split()[1]
-    lines = iter(watching.stdout.readline, "")
-    assert next(line for line in lines if line.strip() == job)
-    watching.send_signal(signal.SIGINT)
-    watching.communicate(timeout=30)
-    assert watching.returncode == 130
+    with follow(shared, "jobs", "--watch", "--name", "watched", "-o", "name") as watching:
+        assert watching.stdout is not None
+        job = shared.cli("submit", "--name", "watched", "--", "true").out.split()[1]
+        lines = iter(watching.stdout.readline, "")
+        assert next(line for line in lines if line.strip() == job)
+        watching.send_signal(signal.SIGINT)
+        watching.communicate(timeout=30)
+        assert watching.returncode == 130
 
 
 def test_lists_by_user_and_time(shared: Platform) -> None:
@@ -188,16 +201,15 @@ def test_merged_output_goes_on_after_the_server_was_killed(platform: Platform) -
     array = platform.cli(
         "submit", "--array", "0-2", "--cpus", "100m", "-o", "name", "--", "sh", "-c", lines
     ).out.strip()
-    following = follow(platform, "logs", "-f", array)
-    assert following.stdout is not None
-    first = [following.stdout.readline() for _ in range(10)]
-    assert all(first), "it ended early"
-    server.kill()
-    platform.server()
-    with following:
+    with follow(platform, "logs", "-f", array) as following:
+        assert following.stdout is not None
+        first = [following.stdout.readline() for _ in range(10)]
+        assert all(first), "it ended early"
+        server.kill()
+        platform.server()
         # Not by `communicate`, which leaves out what the file object had read ahead.
         shown = [line.rstrip("\n") for line in (*first, *following.stdout)]
-    assert following.returncode == 0
+        assert following.wait() == 0
     kept = platform.cli("logs", array).out.splitlines()
     assert sorted(shown) == sorted(kept), "what was followed is what was kept"
     assert sorted(shown) == sorted(f"_{task} | line {n}" for task in range(3) for n in range(80))

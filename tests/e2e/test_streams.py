@@ -1,6 +1,8 @@
-"""Live events over real sockets: nothing missed or doubled across a server's death; a revoked token ends them."""
+"""Live events and output over real sockets: nothing missed or doubled across a server's death; a revoked token ends
+them."""
 
 import json
+import sys
 from collections.abc import Iterator
 
 import httpx2
@@ -66,6 +68,32 @@ def test_sse_goes_on_where_it_was_after_the_server_died(running: Platform) -> No
     second = run_job(client)
     told += read_until(events, second)
     check_told(client, told, [first, second])
+
+
+# 8 MB by pieces, each more than a session carries: they go by the stream beside it.
+_LOUD = """
+import sys, time
+for number in range(80):
+    sys.stdout.write((f"{number:07d}" * 15000)[:99_999] + "\\n")
+    sys.stdout.flush()
+    time.sleep(0.02)
+"""
+
+
+def test_a_loud_log_is_whole_after_the_server_died(running: Platform) -> None:
+    client = running.client()
+    job = client.submit(command=[sys.executable, "-c", _LOUD]).id
+    came = bytearray()
+    for piece in client.logs(job, follow=True):
+        came += piece
+        if len(came) > 1_000_000:
+            break
+    running.servers[0].kill()
+    running.server()
+    assert client.wait(job, timeout=60).state.phase == "SUCCEEDED"
+    wrote = "".join(f"{number:07d}" * 14285 + f"{number:07d}"[:4] + "\n" for number in range(80)).encode()
+    assert b"".join(client.logs(job)) == wrote
+    assert bytes(came) == wrote[: len(came)]
 
 
 def test_websocket_resumes_after_its_cursor(running: Platform) -> None:

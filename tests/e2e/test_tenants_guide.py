@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.platform import Platform, environment
+from tests.warm import Launcher
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/tenants.md"
 SECRET = "hf-canary-2b6d1f"
@@ -20,15 +23,12 @@ class People:
         self.folder = folder
         self.homes = {"You": platform.servers[0].home, "Ann": folder / "ann", "Bob": folder / "bob"}
         self.values: dict[str, str] = {}
-        (folder / "bin").mkdir()
-        program = folder / "bin" / "ares"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ares "$@"\n')
-        program.chmod(0o755)
+        self.launcher = Launcher(folder, Path(sys.executable).with_name("ares"), ())
 
     def run(self, who: str, command: str) -> subprocess.CompletedProcess[str]:
         home = self.homes[who]
         home.mkdir(exist_ok=True)
-        env = {**environment(home), "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", **self.values}
+        env = {**environment(home), "PATH": f"{self.launcher.folder}:{os.environ['PATH']}", **self.values}
         if who != "You":
             env["ARES_URL"] = self.platform.servers[0].url
         return subprocess.run(
@@ -47,11 +47,12 @@ def commands() -> list[tuple[str, str]]:
     return found
 
 
-def test_the_guide_as_it_is_written(platform: Platform, tmp_path: Path) -> None:
+def test_the_guide_as_it_is_written(platform: Platform, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     platform.server()
     platform.agent("n1", gpus=2)
     (tmp_path / "hub.txt").write_text(SECRET + "\n")
     people = People(platform, tmp_path)
+    request.addfinalizer(people.launcher.close)
     written = commands()
     assert len([one for one in written if not one[0].startswith("What")]) == 10
     said: dict[str, str] = {}

@@ -27,6 +27,8 @@ from tests.unit.core.world import cycle_at
 # What stands behind each code, in the order in which nodes are asked; a gang comes last.
 STAGES: dict[str, set[ReasonCode]] = {
     "isolation": {"ISOLATION_UNMET"},
+    # No node of these worlds makes pods.
+    "pods": set(),
     **CODES,
     "devices": {"INSUFFICIENT_DEVICE"},
     "": {"INSUFFICIENT_GANG", "INFEASIBLE_GANG", "INSUFFICIENT_TOPOLOGY", "INFEASIBLE_TOPOLOGY"},

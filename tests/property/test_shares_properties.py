@@ -122,6 +122,7 @@ facts = st.builds(
     submitted_at=st.floats(0.0, 1e6),
     latest_start=st.none() | st.floats(0.0, 2e6),
     account=accounts,
+    served_s=st.floats(0.0, 1e9),
 )
 weights = st.dictionaries(
     st.sampled_from(["a", "b", "a/a", "b/a", "a/b/a"]), st.builds(Share, weight=st.floats(0.001, 1e3))

@@ -48,7 +48,17 @@ async def test_lists_have_only_ones_own_rows_whatever_is_asked(world: World) -> 
             assert {job["id"] for job in answer.json()["jobs"]} <= {mine}, query
         for job in (theirs, ended.id):
             assert (await client.get(f"/v1/jobs/resolve?prefix={job[:6]}")).json()["ids"] == []
-        for path in ("/v1/prio", "/v1/leases", "/v1/usage?by=tenant", "/v1/sla", "/v1/nodepools", "/v1/predictions"):
+        for path in (
+            "/v1/prio",
+            "/v1/leases",
+            "/v1/usage?by=tenant",
+            "/v1/cost?by=tenant",
+            "/v1/cost/budgets",
+            "/v1/cost/focus",
+            "/v1/sla",
+            "/v1/nodepools",
+            "/v1/predictions",
+        ):
             answer = await client.get(path)
             assert answer.status_code == 200, path
             assert theirs not in answer.text, path

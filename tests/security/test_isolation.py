@@ -84,7 +84,7 @@ async def test_a_job_without_a_network_goes_where_that_can_be_had() -> None:
 def test_no_profile_can_leave_the_filter_out() -> None:
     """Also one that was stored before there was such a filter."""
     names = [name for name, _ in rules_of(Profile(filters=("cpu",))).filters]
-    assert names == ["isolation", "cpu"]
+    assert names == ["isolation", "pods", "cpu"]
 
 
 def test_a_node_of_an_older_agent_offers_nothing() -> None:

@@ -200,7 +200,10 @@ async def test_a_join_token_is_good_for_one_key_one_name_and_its_time(plane: Pla
     wrong = token[:-4] + ("AAAA" if not token.endswith("AAAA") else "BBBB")
     assert await plane.try_join(wrong, "n1", mine) == join_denied("unknown")
     for_cluster = await plane.token(cluster="n3")
-    assert await plane.replica.tokens.trade_join(for_cluster, "n3") == denied("unknown")
+    assert await plane.replica.tokens.trade_join(for_cluster, "n4") == denied("unknown")
+    traded = await plane.replica.tokens.trade_join(for_cluster, "n3")
+    assert isinstance(traded, tuple)
+    assert traded[1] == "cluster"
 
 
 async def test_a_join_whose_answer_was_lost_can_be_repeated_by_the_same_key(plane: Plane) -> None:
@@ -289,17 +292,17 @@ async def test_every_join_that_is_denied_is_recorded(plane: Plane) -> None:
 async def test_a_machines_credential_opens_nothing_on_the_api(plane: Plane) -> None:
     """N30: by a node's own token, and by a join token, which is no credential at all."""
     traded = await plane.replica.tokens.trade_join(await plane.token(node="n1"), "n1")
-    assert isinstance(traded, str)
+    assert isinstance(traded, tuple)
     for token, path, status, reason in (
-        (traded, "/v1/jobs", 403, "wrong_role_cert"),
-        (traded, "/v1/nodes", 403, "wrong_role_cert"),
-        (traded, "/v1/whoami", 403, "wrong_role_cert"),
+        (traded[0], "/v1/jobs", 403, "wrong_role_cert"),
+        (traded[0], "/v1/nodes", 403, "wrong_role_cert"),
+        (traded[0], "/v1/whoami", 403, "wrong_role_cert"),
         (await plane.token(node="n2"), "/v1/jobs", 401, "bad_key"),
     ):
         async with plane.browser(token) as client:
             assert (await client.get(path)).status_code == status
         assert (await plane.entries())[-1].reason == reason
-    async with plane.browser(traded) as client:
+    async with plane.browser(traded[0]) as client:
         asked = {"name": "n1", "request": REQUESTS.request(REQUESTS.new_key())}
         assert (await client.post("/v1/join", json=asked)).status_code == 403
 

@@ -38,7 +38,7 @@ class Box:
         answer = await asyncio.wait_for(self.executor.start(launch(self.own, *argv, **changes)), TIMEOUT_S)
         assert not isinstance(answer, CannotStart), answer.message
         finished: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
-        answer.on_finished(finished.set_result)
+        answer.on_finished(lambda end: None if finished.done() else finished.set_result(end))
         return answer, finished
 
     async def run(self, *argv: str, **changes: Any) -> Finished:

@@ -8,14 +8,16 @@ import random
 
 import pytest
 
+from ares.check.federation.judge import TITLES
 from ares.check.invariants.judge import RULES
 from ares.core.lifecycle import fences
+from ares.sim.federation.cases import FEDERATION_CASES
 from ares.sim.gate import gate, measure, noticed
 from ares.sim.mutants.mutants import MUTANTS, switched_on
 from ares.sim.mutants.replays import KEPT, ORDER, REPLAYS
 from ares.sim.mutants.replays import judged as judged_replay
 from ares.sim.world.cases import CASES
-from ares.sim.world.seeds import Range, replay, run
+from ares.sim.world.seeds import Range, replay, replay_federation, run
 from tests.platform import say
 
 DIRECTED = [name for name, mutant in MUTANTS.items() if mutant.case]
@@ -41,10 +43,16 @@ def test_a_directed_case_runs_to_its_end_and_breaks_no_promise(case: str) -> Non
     assert judged.failures == ()
 
 
+@pytest.mark.parametrize("case", FEDERATION_CASES)
+def test_a_directed_case_of_a_federation_breaks_no_promise(case: str) -> None:
+    outcomes = [replay_federation(seed, case=case)[1] for seed in range(3)]
+    assert [judged.violations for judged in outcomes] == [()] * 3
+
+
 @pytest.mark.parametrize("name", DIRECTED)
 def test_a_directed_case_shows_its_bugs(name: str) -> None:
     mutant = MUTANTS[name]
-    _, judged = replay(0, name, mutant.case)
+    _, judged = replay_federation(0, name, mutant.case) if mutant.federation else replay(0, name, mutant.case)
     assert noticed(judged, mutant), [violation.rule for violation in judged.violations]
 
 
@@ -111,8 +119,8 @@ def test_how_many_seeds_bugs_take() -> None:
 
 
 def test_every_mutant_names_rules_and_a_case_that_exist() -> None:
-    assert {rule for mutant in MUTANTS.values() for rule in mutant.caught_by} <= {*RULES, ORDER, KEPT}
-    assert {mutant.case for mutant in MUTANTS.values() if mutant.case} <= set(CASES)
+    assert {rule for mutant in MUTANTS.values() for rule in mutant.caught_by} <= {*RULES, *TITLES, ORDER, KEPT}
+    assert {mutant.case for mutant in MUTANTS.values() if mutant.case} <= {*CASES, *FEDERATION_CASES}
     assert {mutant.trace for mutant in MUTANTS.values() if mutant.trace} == set(REPLAYS)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import ares
+from tests.documents import PAGES, blocks
 from tests.tidy.source import ROOT, documents, tracked, where
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -118,3 +119,10 @@ def test_no_machine_of_ours_is_named() -> None:
 def test_what_is_built_or_secret_is_ignored(name: str) -> None:
     ask = ["git", "-c", "safe.directory=*", "check-ignore", "--quiet", "--no-index", name]
     assert subprocess.run(ask, cwd=ROOT, check=False).returncode == 0
+
+
+def test_a_block_that_another_test_runs_is_read_by_it() -> None:
+    named = [(block, ROOT / block.run_by) for page in PAGES for block in blocks(page) if block.run_by]
+    wrong = [block.name for block, runner in named if not runner.is_file() or block.page.name not in runner.read_text()]
+    assert named
+    assert wrong == [], "the file that is said to run it does not name the page"

@@ -51,9 +51,17 @@ def test_a_class_name_means_one_thing() -> None:
     assert not double, f"one name, one concept: rename one of each, or let both use one class: {double}"
 
 
+# Records: a module to a subject, as `core` has its folders. It has no decisions in which a reader could get lost.
+RECORDS = {"model": 24}
+
+
 def test_folders_stay_small() -> None:
     sizes = Counter(path.relative_to(SRC).parent.as_posix() for path in python_files(SRC) if path.stem != "__init__")
-    large = {folder: size for folder, size in sizes.items() if folder not in PLUGINS and size > MODULES_MAX}
+    large = {
+        folder: size
+        for folder, size in sizes.items()
+        if folder not in PLUGINS and size > RECORDS.get(folder, MODULES_MAX)
+    }
     assert not large, f"over {MODULES_MAX} modules, a subject in it wants a folder of its own: {large}"
 
 

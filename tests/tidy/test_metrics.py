@@ -10,11 +10,15 @@ from tests.tidy.source import ROOT, SRC, python_files, tree, where
 KINDS = {"count": "counter", "observe": "histogram", "observe_all": "histogram", "gauge": "gauge", "gauges": "gauge"}
 DECLARATIONS = SRC / "adapters" / "telemetry" / "metrics.py"
 PAGE = ROOT / "docs" / "concepts" / "metrics.md"
-# Metrics that the requirements name.
-WANTED = (
-    "ares_jobs_total", "ares_gpu_utilization", "ares_scheduling_latency_seconds", "ares_lease_acquisitions_total",
-    "ares_http_request_duration_seconds", "ares_gpu_seconds_total",
-)  # fmt: skip
+# Metrics that the requirements name, with the labels they give; all of their words begin with the project's name.
+WANTED: dict[str, tuple[str, ...]] = {
+    "ares_jobs_total": ("state",), "ares_gpu_utilization": ("gpu_id",), "ares_scheduling_latency_seconds": (),
+    "ares_lease_acquisitions_total": (), "ares_http_request_duration_seconds": ("route", "method", "status_class"),
+    "ares_gpu_seconds_total": ("pool", "use"), "ares_transitions_total": (), "ares_start_latency_seconds": (),
+    "ares_jobs_running": (), "ares_queue_depth": (),
+}  # fmt: skip
+# Where they are written, beside a checkout of the project; not everywhere.
+REQUIREMENTS = (ROOT.parent / "shared" / "POLARIS.md", ROOT.parent / "shared" / "spec" / "ares-polaris-features.md")
 
 
 def _uses() -> list[tuple[str, str, str, int | None]]:
@@ -49,6 +53,9 @@ def test_declared_is_counted() -> None:
 
 def test_what_the_requirements_name_is_there() -> None:
     assert [name for name in WANTED if name not in METRICS] == []
+    assert [name for name, labels in WANTED.items() if not set(labels) <= set(METRICS[name].labels)] == []
+    written = "\n".join(page.read_text() for page in REQUIREMENTS if page.exists())
+    assert sorted(set(re.findall(r"\bares_[a-z]+(?:_[a-z]+)*\b", written)) - set(WANTED)) == []
 
 
 def test_the_product_of_labels_is_bounded() -> None:

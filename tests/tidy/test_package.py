@@ -12,9 +12,12 @@ from tests.tidy.source import ROOT, SRC, tracked
 # Modules that must not be loaded just to show a table or a help text.
 HEAVY = ("litestar", "uvicorn", "grpc", "apsw", "numpy", "prometheus_client", "opentelemetry", "google.protobuf")
 # What only extras or the test tools bring, and the places where each may be imported: one for each extra.
-OPTIONAL = {"google": ("ares.adapters.store.etcd", "ares.edge.rpc")}
+OPTIONAL = {
+    "google": ("ares.adapters.store.etcd", "ares.edge.rpc"),
+    "lightkube": ("ares.adapters.kubernetes", "ares.app.kube.agent"),
+}
 TEST_TOOLS = (
-    "opentelemetry.sdk", "pytest", "hypothesis", "psutil", "schemathesis", "grpc_tools", "redis", "requests", "sklearn",
+    "opentelemetry", "pytest", "hypothesis", "psutil", "schemathesis", "grpc_tools", "redis", "requests", "sklearn",
 )  # fmt: skip
 
 LOADED = "import sys, {module}; print('\\n'.join(sys.modules))"

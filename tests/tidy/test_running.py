@@ -4,33 +4,154 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.running import note_failed, spread
+from tests.platform import eventually
+from tests.running import Group, Kind, Queue, note_failed
 from tests.tidy.source import ROOT
 
 
-def test_each_part_begins_with_its_share_of_the_long_ones() -> None:
-    assert spread(list("abcdefghi"), [["d"], ["g", "h"], ["i"]], [], 3) == list("dabghcief")
+def group(*tests: int, kind: Kind) -> Group:
+    return Group([*tests], kind)
 
 
-def test_half_of_the_workers_begin_with_those_that_compute() -> None:
-    assert spread(list("abcdefgh"), [["c", "d"], ["e"]], ["g", "h"], 2) == list("cdgahebf")
+def test_long_ones_begin_first() -> None:
+    queue = Queue([group(0, 1, kind="quick"), group(2, kind="computes"), group(3, kind="waits")], 2, processors=1)
+    assert [queue.next_for(1) for _ in range(4)] == [[3], [2], [0, 1], []]
 
 
-def test_a_single_worker_begins_with_all_of_them() -> None:
-    assert spread(list("abcd"), [["c"]], ["d"], 1) == list("cdab")
+def test_as_many_workers_as_processors_begin_with_those_that_compute() -> None:
+    groups = [group(n, kind="computes") for n in range(4)] + [group(n, kind="waits") for n in range(4, 8)]
+    queue = Queue(groups, 8, processors=2)
+    assert [queue.next_for(worker) for worker in range(4)] == [[0], [1], [4], [5]]
 
 
-@given(st.sets(st.integers()), st.data(), st.integers(1, 6))
-def test_none_is_lost_or_doubled(items: set[int], data: st.DataObject, workers: int) -> None:
-    long = data.draw(st.lists(st.sampled_from(sorted(items)), unique=True)) if items else []
-    working, waiting = long[::2], long[1::2]
-    groups = [waiting[at : at + 3] for at in range(0, len(waiting), 3)]
-    assert sorted(spread(sorted(items), groups, working, workers)) == sorted(items)
+def test_half_of_few_workers_begin_with_those_that_wait() -> None:
+    groups = [group(0, kind="computes"), group(1, kind="computes"), group(2, kind="waits")]
+    queue = Queue(groups, 2, processors=16)
+    assert [queue.next_for(worker) for worker in range(2)] == [[0], [2]]
+
+
+@given(st.lists(st.sampled_from(get_args(Kind))), st.integers(1, 6), st.data())
+def test_none_is_lost_or_doubled(kinds: list[Kind], workers: int, data: st.DataObject) -> None:
+    queue = Queue([group(2 * n, 2 * n + 1, kind=kind) for n, kind in enumerate(kinds)], workers)
+    given_out: list[int] = []
+    while got := queue.next_for(data.draw(st.integers(0, workers - 1))):
+        given_out += got
+    assert sorted(given_out) == [*range(2 * len(kinds))]
+
+
+TELLS_GROUPS = """
+from tests.running import groups_of
+def pytest_collection_finish(session):
+    told = [f"{session.items[tests[0]].path.stem} {len(tests)}" for tests, _ in groups_of(session.items)]
+    (session.path / "groups").write_text("\\n".join(told))
+"""
+SHARED_BY_PARAMETER = """
+import pytest
+@pytest.fixture(scope="module", params=["a", "b"])
+def shared(request): return request.param
+def test_one(shared): pass
+@pytest.mark.parametrize("number", [1, 2])
+def test_two(shared, number): pass
+"""
+IN_WORKERS = """
+import os, signal, warnings
+import pytest
+MARK = {mark!r}
+@pytest.fixture(scope="module")
+def shared():
+    yield os.getpid()
+    with open(MARK, "a") as mark:
+        mark.write("ended\\n")
+def test_one(shared, tmp_path): assert shared == os.getpid() and tmp_path.is_dir()
+def test_two(shared, tmp_path):
+    print("said before it failed")
+    assert not shared
+def test_three(shared): assert shared == os.getpid()
+def test_warns(): warnings.warn("look here")
+"""
+ENDS_ITS_WORKER = """
+import os, signal
+def test_before(): pass
+def test_ends_its_worker(): os.kill(os.getpid(), signal.SIGKILL)
+def test_after(): pass
+"""
+
+SLEEPS = """
+import subprocess
+def test(): subprocess.run(["sh", "-c", "echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600"])
+"""
+FAILS_THEN = """
+import os, time
+def test():
+    while not os.path.exists({pid!r}): time.sleep(0.01)
+    assert False
+"""
+
+
+def run_in_workers(folder: Path, *arguments: str, before: str = "", **files: str) -> "subprocess.CompletedProcess[str]":
+    own = "from tests.workers import pytest_addoption, pytest_runtestloop\n"
+    (folder / "conftest.py").write_text(own + before)
+    for name, text in files.items():
+        (folder / f"test_{name}.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", str(folder), "-p", "no:xdist", "-q"]
+    options = ["-p", "no:randomly", "-p", "no:cacheprovider", "--import-mode=importlib", *arguments]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run([*command, *options, "."], cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def test_what_shares_goes_together_and_what_may_take_longest_comes_first(tmp_path: Path) -> None:
+    done = run_in_workers(
+        tmp_path, "--collect-only", before=TELLS_GROUPS, alone="def test(): pass\n", shared=SHARED_BY_PARAMETER,
+        long="import pytest\n@pytest.mark.timeout(900)\ndef test(): pass\n",
+        many="".join(f"def test_{number}(): pass\n" for number in range(50)),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = (tmp_path / "groups").read_text().split()
+    assert found == [
+        "test_long",
+        "1",
+        "test_many",
+        "40",
+        "test_many",
+        "10",
+        *("test_shared", "3") * 2,
+        "test_alone",
+        "1",
+    ]
+
+
+def test_workers_share_what_a_file_sets_up_and_tell_what_happened(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    done = run_in_workers(tmp_path, "-n", "3", first=IN_WORKERS.format(mark=str(mark)), second="def test(): pass\n")
+    assert "1 failed, 4 passed, 1 warning" in done.stdout, done.stdout + done.stderr
+    assert "said before it failed" in done.stdout
+    assert "look here" in done.stdout
+    assert done.returncode == 1
+    # Set up once, and ended.
+    assert mark.read_text() == "ended\n"
+
+
+def test_a_worker_that_ends_fails_its_test_and_loses_no_other(tmp_path: Path) -> None:
+    done = run_in_workers(tmp_path, "-n", "2", first=ENDS_ITS_WORKER, second="def test(): pass\n")
+    assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    assert "ended with -9 in test_first.py::test_ends_its_worker" in done.stdout
+    assert done.returncode == 1
+
+
+def test_a_run_that_stops_at_the_first_failure_leaves_nothing_behind(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    slow, fails = SLEEPS.format(pid=str(pid)), FAILS_THEN.format(pid=str(pid))
+    done = run_in_workers(tmp_path, "-n", "2", "-x", first=slow, second=fails)
+    assert "stopping after 1 failures" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 1
+    # It was told to end; that it has ended may come after the end of the run.
+    eventually(lambda: not Path("/proc", pid.read_text().strip()).exists(), "the end of what the test started")
 
 
 FAILS_ONCE = """

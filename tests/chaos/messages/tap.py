@@ -35,6 +35,7 @@ from ares.model.link import (
     Stop,
     TransferRates,
 )
+from ares.model.telemetry.program_span import ProgramSpans
 from ares.sim.world.machine import SimulatedProcess
 from ares.sim.world.network import Pipe
 from ares.sim.world.node import SimulatedNode
@@ -42,8 +43,8 @@ from ares.sim.world.swarm import SwarmNemesis, mix
 
 Message = AgentMessage | ServerMessage
 # Never sent in these worlds: simulated people enter no running job, their jobs save no checkpoints (those of directed
-# cases do), and no tenant has a rate.
-ELSEWHERE = (OpenAside, Checkpointed, DamageFound, Moving, TransferRates)
+# cases do), no tenant has a rate, and no program records spans.
+ELSEWHERE = (OpenAside, Checkpointed, DamageFound, Moving, ProgramSpans, TransferRates)
 TYPES: tuple[type[Message], ...] = tuple(
     kind for kind in (*get_args(AgentMessage), *get_args(ServerMessage)) if kind not in ELSEWHERE
 )

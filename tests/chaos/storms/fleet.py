@@ -14,7 +14,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -27,6 +26,7 @@ from ares.agent.entry.entrance import Entrance
 from ares.agent.link.mailbox import Mailbox
 from ares.agent.link.run_right import RunRight
 from ares.agent.link.session import Conversation
+from ares.agent.link.workload import Workload
 from ares.agent.settings import AgentSettings
 from ares.agent.transfer.rates import LeasedRates
 from ares.agent.transfer.transfers import Transfers
@@ -49,12 +49,11 @@ released = asyncio.Event()
 # ---- one node
 
 
-class Puppet:
-    """In the place of `services.agent.attempts.Attempts`: says what an agent says, and starts nothing."""
+class Puppet(Workload):
+    """In the place of the attempts of a machine: says what an agent says, and starts nothing."""
 
     def __init__(self, mailbox: Mailbox, clock: SystemClock, run_right: RunRight) -> None:
         self.incarnation = 0
-        self.uploads, self.checkpoints = SimpleNamespace(bytes_max=0), SimpleNamespace(bytes_max=0)
         self._mailbox, self._clock, self._run_right = mailbox, clock, run_right
         self._held: dict[AttemptRef, Start] = {}
         self._seen: set[AttemptRef] = set()
@@ -119,6 +118,7 @@ class Puppet:
     def renewed(self) -> None:
         counts["renewed"] += 1
 
+    def take_limit(self, output_bytes_max: int) -> None: ...
     def resize(self, command: Resize) -> None: ...
     def drop_held(self) -> None: ...
     def settled(self, reports: object) -> None: ...
@@ -171,7 +171,7 @@ async def live(name: str, credential: str, servers: list[str], puppets: list[Pup
     talk = Conversation(
         info=info, entrance=entrance, link=CountedLink(servers), credential=credential,
         rates=LeasedRates(Transfers(clock)), boot=1, clock=clock, rng=SystemRng(), run_right=run_right, mailbox=mailbox,
-        attempts=puppet,  # pyright: ignore[reportArgumentType]
+        attempts=puppet,
     )  # fmt: skip
     await talk.run()
 

@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
 from ares.model.job import JobSpec
+from ares.model.job_session import ChildAnswer, ChildCall
 from ares.model.link import (
     Ack,
     AgentFrame,
     AgentMessage,
     AttemptRef,
-    ChildAnswer,
-    ChildCall,
     Exited,
     Fenced,
     Hello,

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from ares import job as job_module
-from ares.model.link import ChildAnswer, Exited, LogChunk
+from ares.model.job_session import ChildAnswer
+from ares.model.link import Exited, LogChunk
 from tests.integration.agent.conftest import Running
 from tests.integration.agent.scripted import ScriptedPlane
 

@@ -1,6 +1,7 @@
 """Both ends of the agent link over a real socket."""
 
 import asyncio
+import contextlib
 import socket
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -21,14 +22,14 @@ from ares.core.access.tokens import denied
 from ares.core.refusal import Refusal
 from ares.edge.grpc.agents import AgentServer
 from ares.model.access import Principal
+from ares.model.job_session import ChildAnswer, ChildCall
 from ares.model.link import (
     AgentFrame,
     AttemptRef,
-    ChildAnswer,
-    ChildCall,
     Hello,
     JoinReply,
     JoinRequest,
+    LogAck,
     LogChunk,
     Renew,
     Renewed,
@@ -37,6 +38,7 @@ from ares.model.link import (
 )
 from ares.model.node import NodeInfo
 from ares.model.state import Fence
+from ares.model.telemetry.log_stream import LogAcks, LogFrame, LogHello, LogMessage
 from ares.ports.link import LinkBroken, LinkRefused
 from ares.sim.chaos.proxy import Proxy
 
@@ -84,15 +86,80 @@ class FakeChildren:
         return ChildAnswer(job=f"{node.node} {call.call} {call.spec.decode()}")
 
 
-def _server(sessions: FakeSessions) -> AgentServer:
+class EchoLogs:
+    """Acknowledges what it is sent."""
+
+    async def serve(self, who: Principal, messages: AsyncIterator[LogMessage]) -> AsyncGenerator[LogAcks, None]:
+        hello = await anext(messages)
+        if hello != LogHello(node=who.node or "", number=7):
+            raise SessionRefused("of another session")
+        async for message in messages:
+            assert isinstance(message, LogFrame)
+            yield LogAcks(
+                acks=tuple(
+                    LogAck(ref=chunk.ref, rank=chunk.rank, offset=chunk.offset + len(chunk.data))
+                    for chunk in message.chunks
+                )
+            )
+
+
+def _server(sessions: FakeSessions, logs: EchoLogs | None = None) -> AgentServer:
     clock, telemetry = SystemClock(), PrometheusTelemetry(SystemRng())
     view = View(store := MemoryStore(clock), clock)
     machines = MachineAuthority(store, view, clock, None)
     staging, asides = Staging(view, None, telemetry), JobSessions(view, {}, SystemRng())
     children = FakeChildren()
     return AgentServer(
-        sessions, staging, asides, children, FakeTokens(), machines, Audit(None, clock, telemetry), telemetry
+        sessions, staging, asides, children, FakeTokens(), machines, Audit(None, clock, telemetry), telemetry,
+        logs=logs,
+    )  # fmt: skip
+
+
+async def test_output_goes_by_a_connection_of_its_own(sessions: FakeSessions) -> None:
+    server = _server(sessions, EchoLogs())
+    session = await GrpcLink([f"127.0.0.1:{await server.start('127.0.0.1', 0)}"]).connect("good")
+    chunk = LogChunk(
+        ref=AttemptRef(job="j", tenant="t", fence=Fence(counter=2)), rank=0, attempt=1, offset=3, data=bytes(300_000)
     )
+    line, other = await session.log_line(), await session.log_line()
+    await line.send(LogHello(node="n1", number=7))
+    answers = line.acks()
+    for _ in range(20):
+        await line.send(LogFrame(chunks=(chunk, chunk)))
+        assert await anext(answers) == LogAcks(acks=(LogAck(ref=chunk.ref, rank=0, offset=300_003),) * 2)
+    assert sessions.frames == [], "it went by the session"
+    await other.send(LogHello(node="n1", number=8))
+    with pytest.raises(LinkRefused, match="of another session"):
+        await anext(other.acks())
+    for stream in (line, other, session):
+        await stream.close()
+    await server.stop(0.0)
+
+
+@pytest.mark.parametrize(("credential", "why"), [("old", "revoked"), ("nonsense", "unknown"), ("person", "admin")])
+async def test_no_other_credential_opens_a_stream_for_output(credential: str, why: str) -> None:
+    server = _server(FakeSessions(), EchoLogs())
+    session = await GrpcLink([f"127.0.0.1:{await server.start('127.0.0.1', 0)}"]).connect(credential)
+    line = await session.log_line()
+    with contextlib.suppress(LinkRefused):
+        await line.send(LogHello(node="n1", number=7))
+    with pytest.raises(LinkRefused, match=why):
+        await anext(line.acks())
+    await line.close()
+    await session.close()
+    await server.stop(0.0)
+
+
+async def test_a_control_plane_without_such_a_stream_says_so(address: str) -> None:
+    session = await GrpcLink([address]).connect("good")
+    line = await session.log_line()
+    # The stream may be refused before or after its first message is written.
+    with contextlib.suppress(LinkRefused):
+        await line.send(LogHello(node="n1", number=7))
+    with pytest.raises(LinkRefused):
+        await anext(line.acks())
+    await line.close()
+    await session.close()
 
 
 @pytest.fixture

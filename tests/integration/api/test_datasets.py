@@ -162,6 +162,44 @@ async def test_a_quota_holds_in_the_transaction_that_publishes(world: World) -> 
         assert (await publish(client, "e", os.urandom(size)))["kept"]
 
 
+async def test_a_quota_that_is_lowered_in_the_middle_of_an_upload_leaves_nothing_half(world: World) -> None:
+    gib, one, two = 1 << 30, os.urandom(300_000), os.urandom(400_000)
+    entries = [ProjectEntry(name, "file", 0o644, len(data), (sha(data),)) for name, data in (("a", one), ("b", two))]
+    raw = write_manifest(tuple(entries))
+    async with world.client("admin") as admin, world.client() as client:
+
+        async def allow(size: int) -> None:
+            quota = {"own": {"amounts": {"storage": {"hard": size / gib}}}, "threshold": 1.0}
+            assert (await admin.put("/v1/tenants/acme/quota", json={"quota": quota})).status_code == 200
+
+        await allow(1_000_000)
+        begun = (await client.put("/v1/datasets/films", content=raw, headers=JSON)).json()
+        assert sorted(begun["missing"]) == sorted((sha(one), sha(two)))
+        await client.post("/v1/projects/parts", content=len(one).to_bytes(4) + one, headers=BYTES)
+        await allow(500_000)
+        for send in (two, two):
+            await client.post("/v1/projects/parts", content=len(send).to_bytes(4) + send, headers=BYTES)
+            refused = await client.put("/v1/datasets/films", content=raw, headers=JSON)
+            assert refused.json()["code"] == "quota-too-small", refused.text
+        assert (await client.get("/v1/datasets/films")).status_code == 404
+        (storage,) = [
+            use
+            for use in (await admin.get("/v1/tenants/acme/quota")).json()["uses"]
+            if use["measure"] == "storage" and use["level"] == "tenant"
+        ]
+        assert storage["used"] == 0, "what was not published counts"
+        # With room again nothing has to be sent twice, and it counts once.
+        await allow(1_000_000)
+        for _ in range(2):
+            assert (await client.put("/v1/datasets/films", content=raw, headers=JSON)).json()["kept"] is True
+        (storage,) = [
+            use
+            for use in (await admin.get("/v1/tenants/acme/quota")).json()["uses"]
+            if use["measure"] == "storage" and use["level"] == "tenant"
+        ]
+        assert storage["used"] == pytest.approx((len(one) + len(two)) / gib)
+
+
 @pytest.mark.parametrize(
     ("body", "code"), [(b"{", "dataset-invalid"), (write_manifest((ProjectEntry("../x", "file"),)), "dataset-invalid")]
 )

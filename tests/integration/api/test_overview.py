@@ -36,7 +36,7 @@ async def test_jobs_are_counted_for_their_tenant_as_they_change(world: World) ->
     async with world.client("viewer", "acme") as acme, world.client("viewer", "other") as other:
         assert (await acme.get("/v1/overview")).json()["jobs"] == {}
         await running(world, "acme", (0, 1))
-        world.services.overviews._kept.clear()  # pyright: ignore[reportPrivateUsage]  # one look is good for a second
+        world.services.overviews._looks._kept.clear()  # pyright: ignore[reportPrivateUsage]  # one look is good for a second
         seen = (await acme.get("/v1/overview")).json()
         assert seen["jobs"] == {"RUNNING": 1}
         assert (seen["gpus"], seen["gpusHeld"], seen["nodes"], seen["nodesReady"]) == (4, 2, 1, 0)
@@ -76,7 +76,7 @@ async def test_the_counts_are_those_of_the_list(world: World) -> None:
         await client.post(f"/v1/jobs/{made[0]}/cancel")
         await world.finish_job(await world.start_job(made[1]))
         await world.finish_job(await world.start_job(made[2]), code=1)
-        world.services.overviews._kept.clear()  # pyright: ignore[reportPrivateUsage]
+        world.services.overviews._looks._kept.clear()  # pyright: ignore[reportPrivateUsage]
         counts = (await client.get("/v1/overview")).json()["jobs"]
         listed = (await client.get("/v1/jobs")).json()["jobs"]
         for phase in {job["phase"] for job in listed} | set(counts):

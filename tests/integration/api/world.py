@@ -17,7 +17,8 @@ from ares.adapters.audit.signing import Ed25519Signer
 from ares.adapters.blobs.memory import MemoryBlobs
 from ares.adapters.clocks import SystemClock, SystemRng
 from ares.adapters.logs.files import FileLogs
-from ares.adapters.oidc import JwksKeys
+from ares.adapters.oidc.codes import CodeDesk
+from ares.adapters.oidc.keys import JwksKeys
 from ares.adapters.planning.inline import InlinePlanning
 from ares.adapters.policy import CelRules
 from ares.adapters.projects import FileProjects
@@ -39,12 +40,31 @@ from ares.edge.rest.app import build_app
 from ares.edge.rest.http.server import HttpServer
 from ares.model.access import Principal, Provider, Role, TokenRecord
 from ares.model.state import ExitInfo, JobState, Placement
+from ares.model.uplink import UplinkProof
 from ares.ports.audit import AuditPorts
+from ares.ports.cluster_link import ClusterStream
+from ares.ports.link import LinkBroken
 from ares.ports.store import Put
 
 ROOT = Principal(token_id="root", tenant="acme", role="admin")
 JOB: dict[str, Any] = {"command": ["python", "train.py"], "name": "train"}
 MISSING = "0000000000000000"
+
+
+class UnreachablePlane:
+    """No request leaves this machine: a global plane that is named in one does not answer."""
+
+    async def join(self, api: str, servers: tuple[str, ...], token: str, name: str, authorities: str) -> UplinkProof:
+        raise LinkBroken("no answer")
+
+    async def renew(self, servers: tuple[str, ...], proof: UplinkProof) -> UplinkProof:
+        raise LinkBroken("no answer")
+
+    def renew_at(self, proof: UplinkProof) -> float | None:
+        return None
+
+    async def connect(self, servers: tuple[str, ...], proof: UplinkProof) -> ClusterStream:
+        raise LinkBroken("no answer")
 
 
 @dataclass
@@ -128,6 +148,8 @@ async def open_world(
             rules=CelRules(),
             vault=EnvelopeVault(MemoryRing()),
             provider_keys=JwksKeys(clock),
+            global_plane=UnreachablePlane(),
+            provider_codes=CodeDesk(),
         ),
         ReplicaTerms(
             replica="r1",

@@ -10,7 +10,7 @@ from ares.control.autoscale.standing import ScalingState
 from ares.core import keys
 from ares.model.access import Principal
 from ares.model.scaling import NodeShape, ScalingPool
-from ares.ports.machines import ListedMachine, NotProvided, Providers, ProviderUnknown, WantedMachine
+from ares.ports.machines import ListedMachine, MachineWarning, NotProvided, Providers, ProviderUnknown, WantedMachine
 from tests.world import ALICE, World
 
 OPERATOR = Principal(token_id="op", tenant="acme", role="operator")
@@ -39,6 +39,7 @@ class Cloud:
         self.refuses = ""
         self.steps = 0
         self.dies_at = -1
+        self.warned: dict[str, str] = {}
 
     def _step(self) -> None:
         self.steps += 1
@@ -57,6 +58,9 @@ class Cloud:
     async def machines(self) -> Sequence[ListedMachine]:
         self._step()
         return [ListedMachine(id_, f"i-{id_}", at) for id_, at in self.running.items()]
+
+    async def warnings(self) -> Sequence[MachineWarning]:
+        return [MachineWarning(id_, why) for id_, why in self.warned.items()]
 
     async def delete(self, ids: Sequence[str]) -> None:
         self._step()
@@ -298,3 +302,25 @@ async def test_a_provider_that_fails_stops_nothing_and_is_asked_again() -> None:
         await switched(world, cloud)
         await passes(world, cloud, 5, seconds=1.0)
         assert set(cloud.running) == records(world) != set()
+
+
+async def test_a_machine_that_its_provider_takes_back_is_drained_before() -> None:
+    async with World(scheduling=False) as world:
+        cloud = Cloud(world)
+        await world.submit()
+        await switched(world, cloud)
+        await passes(world, cloud, 3)
+        (instance,) = world.one.view.kept.instances.values()
+        await world.agent(instance.node)
+        made, _ = scaler(world, cloud)
+        await made.pass_once(world.one.guards[-1])
+        assert world.one.view.kept.instances[instance.id].state == "ready"
+        # Not this cluster's machine, or of no record: nothing comes of it.
+        cloud.warned = {"another": "the market"}
+        await made.pass_once(world.one.guards[-1])
+        assert not world.one.view.nodes[instance.node].drained_by
+        cloud.warned[instance.id] = "the market"
+        await made.pass_once(world.one.guards[-1])
+        node, record = world.one.view.nodes[instance.node], world.one.view.kept.instances[instance.id]
+        assert (node.cordoned, node.drain_reason) == (True, "given back: its provider takes it back: the market")
+        assert (record.state, record.ending) == ("leaving", "its provider takes it back: the market")

@@ -4,8 +4,10 @@ import csv
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as put
 
 from ares.check.replay.trace import Trace, node
+from ares.model.profile import Pool
 from ares.sim.traces.engine import replay
 from ares.sim.traces.formats.deadlines import load
 from ares.sim.traces.policies import POLICIES
@@ -62,3 +64,32 @@ def test_where_gpus_are_few_more_deadlines_are_met_than_by_earliest_deadline_alo
     mine, edf, fcfs = (_run(name, trace) for name in ("deadline", "edf", "fcfs"))
     assert mine.deadline_misses < edf.deadline_misses < fcfs.deadline_misses
     assert mine.mean_jct_s < min(edf.mean_jct_s, fcfs.mean_jct_s)
+
+
+@pytest.mark.parametrize("prices", [(4.0, 2.0, 0.5), (3.0, 2.2, 1.0)])
+@pytest.mark.parametrize("gpus", [8, 15])
+def test_deadlines_are_met_for_less_than_by_the_fastest_choice(prices: tuple[float, ...], gpus: int) -> None:
+    """What the jobs with deadlines cost, once with a look at prices and once without, at the same prices."""
+    trace = _trace(gpus=gpus)
+    trace = replace(trace, nodes=tuple(put(info, pool=info.name) for info in trace.nodes))
+    pools = {model.lower(): Pool(gpu_hour=price) for model, price in zip(MODELS, prices, strict=True)}
+    blind = POLICIES["default"]
+    looks = put(blind, profile=put(blind.profile, pools=pools))
+    outcomes = [replay(trace, policy) for policy in (looks, blind)]
+    assert [summary(outcome).deadline_misses for outcome in outcomes] == [0, 0]
+    dated = {at for at, job in enumerate(trace.jobs) if job.spec.deadline_at is not None}
+    cheap, fast = (
+        sum(
+            (end - begin) * pools[outcome.facts.nodes[place]].gpu_hour
+            for job, place, begin, end in zip(
+                outcome.intervals.job,
+                outcome.intervals.node,
+                outcome.intervals.begin,
+                outcome.intervals.end,
+                strict=True,
+            )
+            if job in dated
+        )
+        for outcome in outcomes
+    )
+    assert cheap < fast

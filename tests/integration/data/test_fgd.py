@@ -5,9 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from bench.fgd.ares import Ares
+from bench.fgd.lists import arrivals
 from bench.fgd.policies import BestFit, DotProd, Fgd, Random
 from bench.fgd.simulate import Placer, Policy, simulate
-from bench.fgd.trace import FOLDER, LISTS, arrivals, published
+from bench.fgd.trace import FOLDER, LISTS, published
 from tests import needs
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=needs.data("fgd"))
@@ -39,8 +40,8 @@ def test_the_best_published_policy_is_reproduced_and_ares_is_no_worse(name: str)
     assert differs(name, "FGD", best) == {}
     ares = simulate(arriving, Ares(name, SEED)).unallocated
     assert ares[100] <= min(best[100], published()[name, "FGD", 100].mean)
-    # Before the cluster is full, one large job more or less is dropped: at most a few of 8 GPUs.
-    assert all(ares[percent] <= best[percent] + 0.5 for percent in best)
+    # Before the cluster is full, some large jobs more are dropped, for what is expected to come: 1.6 points at most.
+    assert all(ares[percent] <= best[percent] + 2.0 for percent in best)
 
 
 SIMPLE: dict[str, Callable[[], Policy]] = {"Random": lambda: Random(SEED), "DotProd": DotProd, "BestFit": BestFit}

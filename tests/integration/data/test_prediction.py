@@ -61,9 +61,8 @@ def test_every_job_starts_as_published_where_estimates_are_corrected(count: int 
 def test_like_jobs_runs_shorten_waits_on_kth() -> None:
     by_requests, _ = slowdown_and_starts("KTH-SP2.csv.gz", "easy-sjbf")
     by_runs, rate = slowdown_and_starts("KTH-SP2.csv.gz", "easy-sjbf@predicted")
-    # The order goes by what like jobs took, and gains by it; room is held by limits in both, so that no promise is
-    # broken. With room held by the likely run time too it gained a tenth and more, and every third promise was broken.
-    assert by_runs < by_requests
+    # Order and holds go by what like jobs took, with the guard.
+    assert by_runs < 0.9 * by_requests
     assert 0.75 <= rate <= 0.85
 
 

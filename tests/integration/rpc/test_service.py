@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ares.edge.rpc import messages
 from ares.edge.rpc.messages import message_class
 from ares.edge.rpc.methods import SERVICES
 from ares.edge.rpc.server import RpcSettings
+from ares.model.cluster_link import ClusterHello
 from tests.integration.api.world import MISSING
 from tests.integration.rpc.conftest import RpcWorld, open_rpc
 from tests.rpc import RpcClient
@@ -188,6 +190,23 @@ async def test_nodes_and_clusters_are_listed(world: RpcWorld) -> None:
         gone = await refused(client.nodes.GetNode(api.GetNodeRequest(name="n9"), metadata=client.metadata()))
         assert gone.code() == Code.NOT_FOUND
         assert "ares nodes" in (gone.details() or "")
+
+
+async def test_clusters_of_a_federation_are_listed_and_drained_by_those_who_may(world: RpcWorld) -> None:
+    hello = ClusterHello(name="east", incarnation=1, store_epoch=1, wall=time.time(), region="eu")
+    async with world.client() as client:
+        api, call = client.made.api, client.metadata()
+        assert list((await client.federation.ListMembers(api.ListMembersRequest(), metadata=call)).clusters) == []
+        await world.api.services.federation.clusters.admit(hello)
+        (east,) = (await client.federation.ListMembers(api.ListMembersRequest(), metadata=call)).clusters
+        assert (east.name, east.region, east.state) == ("east", "eu", "ACTIVE")
+        drain = api.DrainMemberRequest(cluster="east", reason="new switches")
+        assert (await refused(client.federation.DrainMember(drain, metadata=call))).code() == Code.PERMISSION_DENIED
+        gone = await refused(client.federation.GetMember(api.GetMemberRequest(cluster="west"), metadata=call))
+        assert gone.code() == Code.NOT_FOUND
+    async with world.client("admin") as admin:
+        drained = await admin.federation.DrainMember(drain, metadata=admin.metadata())
+        assert (drained.state, drained.note) == ("DRAINING", "new switches")
 
 
 async def test_a_revoked_credential_ends_its_stream(world: RpcWorld) -> None:

@@ -3,22 +3,34 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from ares.adapters.kubernetes.machines import KubeMachines
+from ares.adapters.machines.apart import ApartMachines
 from ares.adapters.machines.process import ProcessMachines
 from ares.app.config import Config, ConfigError, load
-from ares.app.providers import providers_of
+from ares.app.providers import providers_of, scaling_of
+from ares.core.autoscale.purchase import virtual
 from ares.model.scaling import NodeShape
-from ares.ports.machines import NotProvided, ProviderUnknown, WantedMachine
+from ares.ports.machines import (
+    ListedMachine,
+    MachineProvider,
+    MachineWarning,
+    NotProvided,
+    ProviderUnknown,
+    WantedMachine,
+    WarningProvider,
+)
 
 ROOT = Path(__file__).parents[3]
 WANT = WantedMachine("tok1", "gold", "gold-tok1", NodeShape(cpu_milli=2000, memory_mib=512), ("h:1",), "join-me")
@@ -61,7 +73,72 @@ def test_a_cloud_is_not_shared_by_clusters_of_the_default_name(tmp_path: Path) -
         providers_of(config(tmp_path, "local", cpu_milli=2000, memory_mib=512, provider="moon"), lambda group: [moon])
     assert load(None, {"home": str(tmp_path)}, {}).cluster == "local"
     named = config(tmp_path, "lab", cpu_milli=2000, memory_mib=512, provider="moon")
-    assert providers_of(named, lambda group: [moon]) == {"moon": "lab"}
+    assert isinstance(providers_of(named, lambda group: [moon])["moon"], ApartMachines)
+
+
+class Blocking:
+    """Blocks inside `async def`, until it is let go."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+
+    async def create(self, want: WantedMachine) -> str | NotProvided:
+        return NotProvided(threading.current_thread().name)
+
+    async def machines(self) -> list[ListedMachine]:
+        assert self.go_on.wait(60), "the loop that asks was blocked"
+        return []
+
+    async def delete(self, ids: Sequence[str]) -> None:
+        await asyncio.Event().wait()
+
+
+def test_a_provider_that_blocks_or_hangs_stops_neither_the_loop_nor_later_calls() -> None:
+    blocking = Blocking()
+    provider = ApartMachines("moon", blocking)
+
+    async def run() -> None:
+        listed = asyncio.create_task(provider.machines())
+        await asyncio.sleep(0)
+        with pytest.raises(ProviderUnknown, match="'moon' has not come back"):
+            await provider.create(WANT)
+        blocking.go_on.set()
+        assert await listed == []
+        # One that waits for ever is ended when it is given up, and the provider is asked again.
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await provider.delete(["tok1"])
+        while (made := await _or_none(provider.create(WANT))) is None:
+            await asyncio.sleep(0.01)
+        assert made == NotProvided("provider-moon")
+
+    asyncio.run(run())
+
+
+def test_a_plugin_that_warns_of_its_machines_is_heard_through_its_thread() -> None:
+    class Warns(ProcessMachines):
+        async def warnings(self) -> Sequence[MachineWarning]:
+            return [MachineWarning("tok1", "spot")]
+
+    class Silent:
+        async def machines(self) -> Sequence[ListedMachine]:
+            return []
+
+    async def run() -> None:
+        warns: Any = ApartMachines("moon", Warns(Path("nowhere")))
+        silent: Any = ApartMachines("sun", cast("MachineProvider", Silent()))
+        assert isinstance(warns, WarningProvider)
+        assert await warns.warnings() == [MachineWarning("tok1", "spot")]
+        assert await silent.warnings() == ()
+
+    asyncio.run(run())
+
+
+async def _or_none(answer: Awaitable[str | NotProvided]) -> str | NotProvided | None:
+    try:
+        return await answer
+    except ProviderUnknown:
+        return None
 
 
 def test_a_process_with_a_strange_environment_hides_no_machine(tmp_path: Path) -> None:
@@ -151,3 +228,32 @@ def test_the_example_of_a_cloud_keeps_the_contract(cloud: type[Cloud]) -> None:
             await provider.create(WANT)
 
     asyncio.run(use())
+
+
+def test_the_guides_kubernetes_pool_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its nodes are known to be pods' before there is one: a job that names an image is bought for."""
+    guide = (ROOT / "docs/guides/autoscaling.md").read_text()
+    (_, toml) = re.findall(r"^```toml\n(.*?)^```", guide, re.M | re.S)
+    file = tmp_path / "ares.toml"
+    file.write_text(toml)
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    kubeconfig = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [cluster], "contexts": [context],
+        "users": [{"name": "u", "user": {}}],
+    }  # fmt: skip
+    (tmp_path / "autoscaler.kubeconfig").write_text(json.dumps(kubeconfig))
+    monkeypatch.chdir(tmp_path)
+    made = load(file, {"home": str(tmp_path)}, {})
+    assert isinstance(providers_of(made)["kubernetes"], KubeMachines)
+    (pool,) = scaling_of(made)
+    assert {"pods", "images", "pod-default-image"} <= set(virtual("n", pool).info.sandbox)
+    assert "pod-files" not in pool.features
+
+
+def test_a_kubernetes_pool_says_what_it_lacks(tmp_path: Path) -> None:
+    wanted: dict[str, Any] = {"cpu_milli": 2000, "memory_mib": 512, "provider": "kubernetes"}
+    with pytest.raises(ConfigError, match="still 'local'"):
+        providers_of(config(tmp_path, "local", **wanted))
+    with pytest.raises(ConfigError, match="no code"):
+        providers_of(config(tmp_path, **wanted))

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 
 from ares.adapters.blobs.files import FileBlobs
 from ares.adapters.blobs.memory import MemoryBlobs
+from ares.adapters.disk import TenantRoom
+from ares.model.base import CheckpointRef
 from ares.model.link import AttemptRef
 from ares.model.state import Fence, OutputFile
 from ares.ports.blobs import Blobs, Mismatch
@@ -181,3 +184,47 @@ async def test_descriptors_are_closed(tmp_path: Path) -> None:
         await blobs.seal(ref(number), sha(b"z"), 1)
     await blobs.keep_only("acme", JOB, None)
     assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+async def test_a_disk_that_is_not_mounted_has_lost_nothing(tmp_path: Path) -> None:
+    root, known, away = tmp_path / "outputs", tmp_path / "home" / "outputs.id", tmp_path / "away"
+    blobs = FileBlobs(root, known=known)
+    await keep(blobs, DATA)
+    root.rename(away)
+    root.mkdir()
+    # Also for a server that starts meanwhile: the empty directory is not taken for its own.
+    for opened in (blobs, FileBlobs(root, known=known)):
+        for call in (
+            opened.read(ref(), sha(DATA), 0, 1),
+            opened.append(ref(2), sha(b"x"), 0, b"x"),
+            opened.adopt(CheckpointRef(**asdict(ref()), seq=1), CheckpointRef(**asdict(ref(2)), seq=1)),
+            opened.unsettled(0.0),
+        ):
+            with pytest.raises(OSError, match="is its disk mounted") as refused:
+                await call
+            assert not isinstance(refused.value, FileNotFoundError)
+    assert names(root) == set()
+    root.rmdir()
+    away.rename(root)
+    assert await blobs.read(ref(), sha(DATA), 0, len(DATA)) == DATA
+    with pytest.raises(FileNotFoundError):
+        await blobs.read(ref(9), sha(DATA), 0, 1)
+
+
+async def test_files_that_are_taken_over_twice_are_charged_once(tmp_path: Path) -> None:
+    charged = list[int]()
+
+    class Counting(TenantRoom):
+        def charge(self, tenant: str, size: int, files: int = 0) -> None:
+            charged.append(size)
+
+        def give_back(self, tenant: str, size: int, files: int) -> None:
+            charged.append(-size)
+
+    blobs = FileBlobs(tmp_path, Counting())
+    source, target = CheckpointRef(**asdict(ref()), seq=1), CheckpointRef(**asdict(ref(0)), seq=1)
+    await blobs.append(source, sha(DATA), 0, DATA)
+    await blobs.seal(source, sha(DATA), len(DATA))
+    await blobs.adopt(source, target)
+    await blobs.adopt(source, target)
+    assert sum(charged) == 2 * len(DATA)

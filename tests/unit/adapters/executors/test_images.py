@@ -58,7 +58,7 @@ def begun(
 async def ended(running: Running | CannotStart) -> Finished:
     assert not isinstance(running, CannotStart), running
     finished: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
-    running.on_finished(finished.set_result)
+    running.on_finished(lambda end: None if finished.done() else finished.set_result(end))
     return await asyncio.wait_for(finished, TIMEOUT_S)
 
 

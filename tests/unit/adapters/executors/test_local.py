@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -45,7 +46,8 @@ async def started(executor: LocalExecutor, request: Launch) -> tuple[Running, "a
     running = await asyncio.wait_for(executor.start(request), TIMEOUT_S)
     assert not isinstance(running, CannotStart), running.message
     finished: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
-    running.on_finished(finished.set_result)
+    # A test that gave up waiting has cancelled it.
+    running.on_finished(lambda end: None if finished.done() else finished.set_result(end))
     return running, finished
 
 
@@ -203,7 +205,7 @@ def test_small_writes_to_stderr_cost_the_slot_few_reads(tmp_path: Path, monkeypa
     """No time passes here, and a rest lasts until the end: after the reads that are free nothing more is read."""
     monkeypatch.setattr(stderr, "time", SimpleNamespace(monotonic=lambda: 0.0))
     monkeypatch.setattr(stderr, "_REST_MS", None)
-    relay, reads = stderr.StderrRelay(()), 0
+    relay, reads = stderr.StderrRelay(select.epoll()), 0
 
     def keep(data: bytes) -> None:
         nonlocal reads
@@ -349,7 +351,9 @@ async def test_a_signal_reaches_the_process_group(executor: LocalExecutor, tmp_p
 _LAUNCHER = """
 import signal, subprocess, sys
 worker = "import signal, time; signal.signal(signal.SIGUSR1, lambda *_: (print('saved', flush=True), sys.exit(0)))"
-worker = worker.replace("import signal", "import signal, sys", 1) + "; print('up', flush=True); time.sleep(1000)"
+worker = worker.replace("import signal", "import signal, sys", 1) + "; print('up', flush=True)"
+# Not one long sleep: a signal that comes just before it begins is only looked at when it ends.
+worker += "\\nwhile True: time.sleep(0.05)"
 deaf = "import time; print('up', flush=True); time.sleep(1000)"
 both = [subprocess.Popen([sys.executable, "-I", "-S", "-c", text], start_new_session=True) for text in (worker, deaf)]
 print("worker", both[0].wait(), flush=True)

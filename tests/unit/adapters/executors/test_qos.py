@@ -49,7 +49,7 @@ async def look(executor: LocalExecutor, folder: Path, **changes: object) -> dict
     outcome = await executor.start(launch(folder, sys.executable, "-I", "-S", "-c", LOOK, **changes))
     assert not isinstance(outcome, CannotStart), outcome.message
     done = asyncio.get_running_loop().create_future()
-    outcome.on_finished(done.set_result)
+    outcome.on_finished(lambda end: None if done.done() else done.set_result(end))
     assert (await asyncio.wait_for(done, TIMEOUT_S)).code == 0
     return json.loads((folder / "log").read_text().splitlines()[-1])
 
@@ -109,7 +109,7 @@ async def test_cpu_time_is_limited_and_the_next_attempt_is_free_again(executor: 
     # The slot that holds it is not held back with it.
     assert (group / "cgroup.procs").read_text().split() == [str(outcome.pid)]
     done = asyncio.get_running_loop().create_future()
-    outcome.on_finished(done.set_result)
+    outcome.on_finished(lambda end: None if done.done() else done.set_result(end))
     outcome.kill()
     await asyncio.wait_for(done, TIMEOUT_S)
     assert (group / "cpu.cfs_quota_us").read_text() == "-1\n"

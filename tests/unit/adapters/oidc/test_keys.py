@@ -1,6 +1,6 @@
 """Keys of a provider: fetched, kept while it is away, and given up when it gives them up."""
 
-from ares.adapters.oidc import FLOOR_S, FRESH_S, JwksKeys
+from ares.adapters.oidc.keys import FLOOR_S, FRESH_S, JwksKeys
 from ares.ports.provider import Checked
 from tests.clocks import ManualClock
 from tests.oidc import Idp, running

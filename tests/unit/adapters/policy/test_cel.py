@@ -125,6 +125,7 @@ def test_rules_are_told_of_every_field_of_a_job_or_it_is_said_why_not() -> None:
         "reservation": "reservation", "sla": "sla", "isolation": "isolation", "network": "network",
         "secrets": "secrets", "input_refs": "input_refs", "project": "project", "notify": "notify",
         "image": "image", "python": "python", "children": "children", "runtime": "runtime",
+        "on_partition": "on_partition",
     }  # fmt: skip
     assert {f"job.{name}" for name in told.values()} <= NAMES.keys()
     assert set(JobSpec.__struct_fields__) == told.keys() | UNTOLD.keys()

@@ -116,3 +116,23 @@ async def test_nothing_is_left_of_what_does_not_fit(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="holds too much"):
         await files.keep("t", [memoryview(b"data")])
     assert kept(tmp_path) == set()
+
+
+async def test_a_disk_that_is_not_mounted_has_lost_no_project(tmp_path: Path) -> None:
+    root = tmp_path / "outputs"
+    files = FileProjects(root, known=tmp_path / "outputs.id")
+    digest, raw, parts = manifest_of({"a": b"one"})
+    await shipped(files, "t", {"a": b"one"})
+    root.rename(tmp_path / "away")
+    root.mkdir()
+    for call in (
+        files.keep("t", [memoryview(b"two")]),
+        files.commit("t", digest, raw, parts),
+        files.touch("t", digest),
+        files.manifest("t", digest),
+        files.part("t", sha(b"one")),
+    ):
+        with pytest.raises(OSError, match="is its disk mounted") as refused:
+            await call
+        assert not isinstance(refused.value, FileNotFoundError)
+    assert list(root.iterdir()) == []

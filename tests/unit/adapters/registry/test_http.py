@@ -11,6 +11,7 @@ import pytest
 
 from ares.adapters.registry import HttpRegistry
 from ares.core.image.layout import DOCUMENT_BYTES_MAX
+from ares.model.secret import RegistryAccount
 from ares.ports.link import RegistryBarred, RegistryRefused, RegistryUnreachable
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -106,6 +107,49 @@ def test_a_reader_without_an_account_gets_a_token_and_loses_it_elsewhere(served:
     assert (tmp_path / "blob").read_bytes() == b"blob"
     assert any("scope=repository%3Aapp%3Apull" in path for path, _ in served.asked)
     assert "Authorization" not in other.asked[0][1]
+
+
+ANN = RegistryAccount("ann", "word-7301")
+
+
+@pytest.mark.parametrize("scheme", ["Basic", "Bearer"])
+def test_an_account_is_shown_to_its_registry_when_it_asks_and_to_no_other(
+    served: Served, tmp_path: Path, scheme: str
+) -> None:
+    other = Served()
+    other.answer = lambda path, headers: (200, {}, b"blob")
+    challenge = f'{scheme} realm="http://{served.host}/token",service="r"'
+    wanted = {"Basic": ANN.basic, "Bearer": "Bearer t"}[scheme]
+
+    def answer(path: str, headers: dict[str, str]) -> Answer:
+        if path.startswith("/token?"):
+            known = headers.get("Authorization") == ANN.basic
+            return (200, {}, json.dumps({"access_token": "t"}).encode()) if known else (401, {}, b"")
+        if headers.get("Authorization") != wanted:
+            return 401, {"WWW-Authenticate": challenge}, b""
+        return 307, {"Location": f"http://{other.host}/store"}, b""
+
+    served.answer = answer
+    plain = HttpRegistry((f"http://{served.host}", f"http://{other.host}"))
+    try:
+        save(plain.signed_in(ANN), served.host, 4, tmp_path / "blob")
+        assert (tmp_path / "blob").read_bytes() == b"blob"
+        assert "Authorization" not in served.asked[0][1]
+        assert "Authorization" not in other.asked[0][1]
+        # A reader who was signed in leaves nothing behind for the next.
+        with pytest.raises(RegistryRefused, match=f"--secret NAME:registry={served.host}"):
+            save(plain, served.host, 4, tmp_path / "again")
+        with pytest.raises(RegistryRefused, match="does not take the account") as refused:
+            save(plain.signed_in(RegistryAccount("ann", "old-7301")), served.host, 4, tmp_path / "old")
+        assert "7301" not in str(refused.value)
+    finally:
+        other.close()
+
+
+def test_a_way_to_sign_in_that_is_not_known_is_told(served: Served) -> None:
+    served.answer = lambda path, headers: (401, {"WWW-Authenticate": "Negotiate"}, b"")
+    with pytest.raises(RegistryRefused, match="asks for 'negotiate'"):
+        HttpRegistry((f"http://{served.host}",)).signed_in(ANN).manifest(served.host, "app", "1")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ares.ports.store import (
     Get,
     Op,
     Put,
-    StoreError,
+    StoreRefused,
     StoreUnavailable,
     Unknown,
 )
@@ -150,14 +150,14 @@ async def test_a_refused_batch_is_sent_one_by_one_and_an_unreachable_server_is_n
     async def send(request: rpc_pb2.TxnRequest) -> rpc_pb2.TxnResponse:
         sent.append(len(parts(request)))
         if b"bad" in request.SerializeToString():
-            raise StoreError("one of them is bad")
+            raise StoreRefused("one of them is bad")
         return rpc_pb2.TxnResponse(succeeded=True)
 
     coalescer = Coalescer(send)
     outcomes = await asyncio.gather(
         *(coalescer.submit([], [Put(key, b"")], []) for key in ("a", "bad", "c")), return_exceptions=True
     )
-    assert [type(outcome) for outcome in outcomes] == [Committed, StoreError, Committed]
+    assert [type(outcome) for outcome in outcomes] == [Committed, StoreRefused, Committed]
     assert sent == [3, 1, 1, 1]
 
     async def nobody(_request: rpc_pb2.TxnRequest) -> rpc_pb2.TxnResponse:

@@ -3,9 +3,6 @@
 import re
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
@@ -180,28 +177,3 @@ def test_a_bad_parent_starts_a_new_trace(bad: str) -> None:
 
 def test_zeros_are_no_trace() -> None:
     assert "0" * 32 not in PrometheusTelemetry(ZeroRng()).new_trace()
-
-
-def test_a_span_continues_the_stored_trace() -> None:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    telemetry = PrometheusTelemetry(CountingRng(), provider.get_tracer("test"))
-    trace = telemetry.new_trace()
-    telemetry.span("job.queue", trace, 10.0, 12.5, {"job": "x"})
-    telemetry.span("job.run", trace, 12.5, 13.0, {})
-    queued, ran = exporter.get_finished_spans()
-    for span in (queued, ran):
-        assert span.parent is not None
-        assert f"{span.parent.trace_id:032x}" == trace.split("-")[1]
-        assert f"{span.parent.span_id:016x}" == trace.split("-")[2]
-    assert dict(queued.attributes or {}) == {"job": "x"}
-    assert (queued.start_time, queued.end_time) == (10_000_000_000, 12_500_000_000)
-
-
-def test_without_a_tracer_spans_change_nothing() -> None:
-    telemetry = PrometheusTelemetry(CountingRng())
-    before = telemetry.render()
-    telemetry.span("x", "", 1.0, 2.0, {})
-    assert not telemetry.traced
-    assert telemetry.render() == before

@@ -54,9 +54,11 @@ def test_it_ends_as_its_program_does(tmp_path: Path, script: str, ended: int) ->
 def test_it_says_which_process_failed_without_waiting_for_the_launcher(tmp_path: Path) -> None:
     """The launcher, a shell, would go on for long."""
     world(tmp_path, 0, [0])
-    launcher = ("sh", "-c", 'RANK=3 LOCAL_RANK=1 ares-watch "$@"; sleep 1000', "sh")
-    process = helper(tmp_path, "exit 5", launcher=launcher)
+    program = 'echo $$ > "$SEEN.shell"; RANK=3 LOCAL_RANK=1 ares-watch "$@"; exec sleep 1000'
+    process = helper(tmp_path, "exit 5", launcher=("sh", "-c", program, "sh"))
     assert process.wait(TIMEOUT_S) == 5
+    # On a node it ends with its slot.
+    os.kill(int((tmp_path / "seen.shell").read_text()), signal.SIGKILL)
     assert json.loads((tmp_path / "ended.json").read_bytes())["message"] == "process 3 (local rank 1): exit code 5"
 
 
@@ -133,10 +135,11 @@ OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1",
     "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
 }  # fmt: skip
+HYDRA = {"PMI_RANK": "5", "PMI_SIZE": "8", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
 TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "2"}
 
 
-@pytest.mark.parametrize("launcher", [OPEN_MPI, TORCHRUN], ids=["mpirun", "torchrun"])
+@pytest.mark.parametrize("launcher", [OPEN_MPI, HYDRA, TORCHRUN], ids=["mpirun", "hydra", "torchrun"])
 def test_a_process_has_what_frameworks_read(tmp_path: Path, launcher: dict[str, str]) -> None:
     """As the real program sets it, which launchers start; and the guide says so."""
     found, guide = tmp_path / "found", (Path(__file__).parents[4] / "docs" / "guides" / "torch.md").read_text()

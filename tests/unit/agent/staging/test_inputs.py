@@ -16,14 +16,14 @@ from ares.agent.link.mailbox import Mailbox
 from ares.agent.staging import dataset_shelf
 from ares.agent.staging import stager as staging
 from ares.agent.staging.cache import NodeCache
-from ares.agent.staging.dataset_shelf import DatasetShelf
+from ares.agent.staging.dataset_shelf import DatasetDraft, DatasetShelf
 from ares.agent.staging.inputs import StagedInputs
 from ares.agent.staging.stager import Stager, StagingFailed
 from ares.agent.staging.unpack import NotWanted
 from ares.api.projects import PART_BYTES, ProjectEntry
 from ares.core.project import write_manifest
 from ares.model.job import DataInput, InputMode, JobSpec
-from ares.model.link import AttemptRef, FetchPiece, FetchRequest, Start
+from ares.model.link import AttemptRef, Cached, FetchPiece, FetchRequest, Start
 from ares.model.state import Fence, Placement
 from ares.ports.executor import Launch
 from ares.ports.link import LinkBroken, LinkRefused
@@ -55,7 +55,7 @@ class Plane:
         self.manifests = {digest(raw): raw for raw in (write_manifest(entries) for entries in datasets or (FILMS,))}
         self.parts = dict(PARTS)
         self.sent: list[str] = []
-        self.breaks_after = 1 << 30
+        self.breaks_after = self.breaks_each = 1 << 30
         self.refuses = ""
 
     @property
@@ -68,8 +68,8 @@ class Plane:
         if not request.parts:
             assert request.project is not None
             yield FetchPiece(sha256=request.project, data=self.manifests[request.project])
-        for part in request.parts:
-            if len(self.sent) >= self.breaks_after:
+        for count, part in enumerate(request.parts):
+            if len(self.sent) >= self.breaks_after or count >= self.breaks_each:
                 raise LinkBroken("the connection is lost")
             await asyncio.sleep(0)
             self.sent.append(part)
@@ -83,7 +83,8 @@ class Node:
         self.folder = folder
         self.shelf = DatasetShelf(folder / "cache", bytes_max)
         self.shelf.open()
-        self.inputs = StagedInputs(self.shelf, Stager(cache, plane.fetch, SystemClock()), Mailbox())
+        self.mailbox = Mailbox()
+        self.inputs = StagedInputs(self.shelf, Stager(cache, plane.fetch, SystemClock()), self.mailbox)
         self.count = len(list(folder.glob("attempt-*")))
 
     def attempt(self, sha256: str, mode: InputMode = "cache", tenant: str = "t") -> Attempt:
@@ -136,6 +137,38 @@ async def test_it_is_fetched_once_for_all_attempts_and_only_read(tmp_path: Path)
     assert len(plane.sent) == len(PARTS)
 
 
+async def test_larger_versions_are_told_and_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ares.agent.staging.inputs._WORTH_BYTES", PART_BYTES)
+    monkeypatch.setattr("ares.agent.staging.inputs._TELL_EVERY_S", 0.0)
+    plane = Plane(FILMS, FILMS[1:])
+    node = Node(plane, tmp_path)
+    mailbox = node.mailbox
+    mailbox.tells_cached = True
+    telling = asyncio.create_task(node.inputs.tell(SystemClock()))
+
+    async def told() -> tuple[str, ...]:
+        async with asyncio.timeout(10):
+            while True:
+                await mailbox.wait()
+                frame = mailbox.frame()
+                for message in () if frame is None else frame.messages:
+                    if isinstance(message, Cached):
+                        return message.versions
+
+    large, small = plane.manifests
+    assert await told() == ()
+    await node.stage(node.attempt(small))
+    await node.stage(node.attempt(large, tenant="u"))
+    assert await told() == (f"u@sha256:{large}",)
+    # A new session hears it again, an older control plane never.
+    mailbox.rewind()
+    assert await told() == (f"u@sha256:{large}",)
+    mailbox.tells_cached = False
+    mailbox.rewind()
+    assert mailbox.frame() is None
+    telling.cancel()
+
+
 async def test_a_copy_is_the_attempts_own(tmp_path: Path) -> None:
     plane = Plane()
     node = Node(plane, tmp_path)
@@ -167,6 +200,42 @@ async def test_after_a_break_only_what_is_lacking_is_fetched(tmp_path: Path, mon
     again = Node(plane, tmp_path)
     assert read(await again.stage(again.attempt(plane.only))) == WHOLE
     assert sorted(plane.sent) == sorted(PARTS)
+
+
+async def test_a_reset_at_every_part_sends_none_twice(tmp_path: Path) -> None:
+    """All parts are asked for in one request, and the connection breaks after each of them."""
+    plane = Plane()
+    plane.breaks_each = 1
+    node = Node(plane, tmp_path)
+    assert read(await node.stage(node.attempt(plane.only))) == WHOLE
+    assert sorted(plane.sent) == sorted(PARTS)
+
+
+async def test_a_kill_at_every_part_sends_one_again_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent ends when a part has come, and before it is written: of that part nothing is left."""
+    monkeypatch.setattr("ares.agent.staging.inputs._AT_ONCE", 1)
+    plane, kills, write = Plane(), 0, DatasetDraft.write
+
+    class Killed(BaseException):
+        pass
+
+    def dies(draft: DatasetDraft, part: str, data: bytes) -> None:
+        if not (tmp_path / part).exists():
+            (tmp_path / part).touch()
+            raise Killed
+        write(draft, part, data)
+
+    monkeypatch.setattr(DatasetDraft, "write", dies)
+    while True:
+        node = Node(plane, tmp_path)
+        try:
+            data = await node.stage(node.attempt(plane.only))
+            break
+        except Killed:
+            kills += 1
+    assert read(data) == WHOLE
+    assert kills == len(PARTS)
+    assert len(plane.sent) - len(PARTS) <= kills
 
 
 async def test_wrong_bytes_and_refusals_are_said_and_not_kept(tmp_path: Path) -> None:

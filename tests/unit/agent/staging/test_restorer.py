@@ -1,6 +1,7 @@
 """What an attempt goes on from: a list that cannot be read is not taken for a lost checkpoint."""
 
-from collections.abc import AsyncIterator, Sequence
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ from ares.model.checkpoint import (
     CheckpointPart,
     CheckpointPointer,
     CheckpointPolicy,
+    DamageFound,
     RestorableCheckpoint,
 )
 from ares.model.job import JobSpec
@@ -133,3 +135,56 @@ async def test_a_connection_that_breaks_after_every_answer_is_no_damage(tmp_path
     launch = await Restorer(fetch, Mailbox(), SystemClock()).restore(attempt_in(tmp_path), LAUNCH)
     assert (Path(launch.env["ARES_RESTORE_DIR"]) / "w").read_bytes() == DATA
     assert len(broken) == 3
+
+
+# ---- files that are not what was saved
+
+
+def _older() -> tuple[RestorableCheckpoint, dict[str, bytes]]:
+    """A checkpoint before BEFORE, and its files."""
+    data = b"older weights"
+    manifest = encode_manifest([OutputFile(path="w", size=len(data), sha256=digest_of(data))])
+    pointer = msgspec.structs.replace(BEFORE, seq=2, manifest=digest_of(manifest), size=len(data), step=2)
+    part = CheckpointPart(rank=0, manifest=digest_of(manifest), size=len(data))
+    return RestorableCheckpoint(pointer=pointer, parts=(part,)), {digest_of(own): own for own in (data, manifest)}
+
+
+def _damages(whole: bytes) -> Iterator[bytes]:
+    """Cut at every byte, and with every byte changed."""
+    for at in range(len(whole)):
+        yield whole[:at]
+        yield whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+
+
+@pytest.mark.parametrize("name", [digest_of(DATA), digest_of(MANIFEST)], ids=["file", "list of files"])
+async def test_one_that_is_cut_at_any_byte_gives_way_to_the_older(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "in_thread", _at_once)
+    older, files = _older()
+    newest = msgspec.json.decode(LIST, type=tuple[RestorableCheckpoint, ...])
+    listed = msgspec.json.encode((*newest, older))
+    for number, damaged in enumerate(_damages(KEPT[name])):
+        there = {**KEPT, **files, name: damaged}
+
+        async def fetch(request: FetchRequest, there: dict[str, bytes] = there) -> AsyncIterator[FetchPiece]:
+            ask = request.checkpoint
+            assert ask is not None
+            whole = listed if ask.sha256 is None else there[ask.sha256]
+            yield FetchPiece(sha256=ask.sha256 or "", data=whole[ask.offset : ask.offset + ask.length])
+
+        place = tmp_path / str(number)
+        place.mkdir()
+        mailbox = Mailbox()
+        launch = await Restorer(fetch, mailbox, SystemClock()).restore(attempt_in(place), LAUNCH)
+        assert (Path(launch.env["ARES_RESTORE_DIR"]) / "w").read_bytes() == b"older weights"
+        assert launch.env["ARES_RESTORE_SEQ"] == "2"
+        told = [
+            report for report in mailbox.outbox.take(10, 1 << 20, lambda _: True) if isinstance(report, DamageFound)
+        ]
+        assert [report.checkpoint.seq for report in told] == [3]
+        shutil.rmtree(place)
+
+
+async def _at_once(work: Callable[[], object]) -> object:
+    return work()

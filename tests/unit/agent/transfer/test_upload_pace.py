@@ -8,7 +8,7 @@ from ares.agent.files.outputs import collect_now
 from ares.agent.files.upload import TRIES_MAX, Upload
 from ares.agent.transfer.transfers import CONTROL_PLANE, Transfers
 from ares.agent.transfer.upload_pace import UploadPace
-from ares.core.transfer.breaker import REQUESTS_MIN
+from ares.core.transfer.breaker import PROBE_S, REQUESTS_MIN
 from ares.core.transfer.turns import BURST_S, CHUNK_BYTES
 from ares.model.link import AttemptRef, OutputAck
 from ares.model.state import Fence
@@ -95,3 +95,40 @@ async def test_a_few_troubles_of_one_file_are_still_told(tmp_path: Path) -> None
         sender.send()
         sender.answered(0, "the disk is full")
     assert sender.failures == [f"'file': the disk is full; it was sent {TRIES_MAX + 1} times"]
+
+
+async def test_an_upload_that_waits_for_its_rate_takes_no_probe_of_the_breaker(tmp_path: Path) -> None:
+    clock = ManualClock()
+    transfers = Transfers(clock)
+    transfers.set_rate("t", 1.0)
+    for _ in range(REQUESTS_MIN):
+        transfers.ended("t", CONTROL_PLANE, ok=False)
+    sender = Sender(tmp_path, transfers, MIB)
+    await clock.advance(PROBE_S + 1.0)
+    sender.send()
+    # No byte may pass yet: another request of the tenant finds out whether the endpoint answers again.
+    assert sender.sent == 0
+    assert transfers.turn_now("t", CONTROL_PLANE) == 0.0
+    sender.upload.close()
+
+
+async def test_one_in_a_hurry_goes_before_the_rest_of_its_tenant(tmp_path: Path) -> None:
+    """Also when its bytes wait already; the tenant's rate stays what it is."""
+    clock = ManualClock()
+    transfers = Transfers(clock)
+    transfers.set_rate("t", 1 * MIB)
+    folders = [tmp_path / name for name in ("usual", "last")]
+    for folder in folders:
+        folder.mkdir()
+    usual, last = (Sender(folder, transfers, 20 * MIB) for folder in folders)
+    usual.send()
+    last.send()
+    await clock.advance(1.0)
+    last.upload.hurry()
+    before = (usual.sent, last.sent)
+    await clock.advance(5.0)
+    assert usual.sent - before[0] <= CHUNK_BYTES
+    assert last.sent - before[1] == pytest.approx(5 * MIB, abs=2 * CHUNK_BYTES)
+    for sender in (usual, last):
+        sender.upload.close()
+    assert transfers.waiting() == {}

@@ -1,4 +1,4 @@
-"""Histories of jobs that wait for jobs."""
+"""Histories of jobs that wait for jobs, submit jobs, and read data."""
 
 from tests.unit.check.invariants.case import case, running
 from tests.unit.check.invariants.forge import Forge
@@ -155,3 +155,26 @@ def two_children_of_one_call(forge: Forge, wrong: bool) -> None:
 def a_child_deeper_than_it_says(forge: Forge, wrong: bool) -> None:
     running(forge)
     _child(forge, depth=2 if wrong else 1)
+
+
+# ---- E27
+
+
+def _reading(forge: Forge) -> None:
+    forge.submit("j1", inputs=[{"name": "data", "from": "ares://datasets/rows@sha256:aa"}, {"name": "near"}])
+    forge.bind("j1", "n1")
+
+
+@case("E27", quiet=False)
+def a_process_with_another_version_of_its_data(forge: Forge, wrong: bool) -> None:
+    _reading(forge)
+    forge.process("j1", data="bb" if wrong else "aa")
+
+
+@case("E27", quiet=False)
+def a_process_without_its_data(forge: Forge, wrong: bool) -> None:
+    _reading(forge)
+    if wrong:
+        forge.process("j1")
+    else:
+        forge.process("j1", data="aa")

@@ -204,11 +204,11 @@ class Forge:
         changes = {"attempt": attempt, "fence": fence, "placements": places, "startedRanks": [], "endedRanks": []}
         self.step(job, "bound", said={"by": "scheduler"}, by=by, phase="STAGING", **changes)
 
-    def run(self, job: str) -> None:
+    def run(self, job: str, **inputs: str) -> None:
         """Its processes start and say so."""
         places = self.states[job]["placements"]
         for place in places:
-            self.process(job, place["rank"])
+            self.process(job, place["rank"], **inputs)
         if len(places) == 1:
             self.step(job, "started", phase="RUNNING")
             return
@@ -294,8 +294,11 @@ class Forge:
 
     # ---- machines and faults
 
-    def process(self, job: str, rank: int = 0, fence: str = "", node: str = "", resumed: str = "") -> None:
-        self._machine(ProcessStarted, job, rank, fence, node, resumed=resumed)
+    def process(
+        self, job: str, rank: int = 0, fence: str = "", node: str = "", resumed: str = "", **inputs: str
+    ) -> None:
+        """`inputs`: what it finds, by the input's name."""
+        self._machine(ProcessStarted, job, rank, fence, node, resumed=resumed, inputs=inputs)
 
     def effect(self, job: str, rank: int = 0, fence: str = "", node: str = "") -> None:
         self._machine(Effect, job, rank, fence, node)
@@ -367,9 +370,9 @@ def legal() -> Forge:
     forge.bind("j2", "n1")
     forge.process("j2", resumed="1.1/1/d1")
     forge.step("j2", "started", phase="RUNNING")
-    forge.submit("j3", "q3", graceS=2.0)
+    forge.submit("j3", "q3", graceS=2.0, inputs=[{"name": "rows", "from": "ares://datasets/rows@sha256:aa"}])
     forge.bind("j3", "n2", cpuMilli=4000)
-    forge.run("j3")
+    forge.run("j3", rows="aa")
     forge.cancel("j3")
     forge.after(1.0).end("j3", fence="1.1")
     forge.release("j3")

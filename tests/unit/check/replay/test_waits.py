@@ -1,5 +1,6 @@
 """The bound on waiting: held by every profile that has one, and broken by schedulers that were broken on purpose."""
 
+import sys
 from collections.abc import Callable
 from functools import cache
 
@@ -11,6 +12,7 @@ from ares.check.replay.rules import ReplayVerdict, rules_of
 from ares.core.queue import kept_turns
 from ares.core.queue.factors import FACTORS
 from ares.core.schedule.actions.backfill import BackfillPass
+from ares.core.schedule.trial import Trial
 from ares.model.profile import Weight
 from ares.sim.traces.policies import POLICIES, ReplayPolicy, policy
 from tests.unit.check.replay.made import judged, some
@@ -23,7 +25,13 @@ ENDLESS = ("greedy", "edf", "deadline", "sjf", "sjf-backfill", "f1", "f1-backfil
 
 @cache
 def _crowded(name: str) -> ReplayVerdict:
-    return judged(crowded(2), policy(name))
+    return judged(crowded(2), _held(name))
+
+
+def _held(name: str) -> ReplayPolicy:
+    """With room held by the longest that is known, so that promises have a bound."""
+    by = policy(name)
+    return replace(by, profile=replace(by.profile, backfill=replace(by.profile.backfill, hold="longest")))
 
 
 def test_every_policy_has_a_bound_or_says_that_it_has_none() -> None:
@@ -63,10 +71,10 @@ def test_gpus_shares_and_gangs_are_within_theirs() -> None:
 def _the_nearest_room(patch: pytest.MonkeyPatch) -> None:
     """A promise that slipped goes wherever room is thought to come free first, and what was kept for it is lost."""
 
-    def nowhere(_self: BackfillPass, _told: Promise, _runs_s: float) -> None:
+    def nowhere(_trial: Trial, _told: Promise, _runs_s: float) -> None:
         return None
 
-    patch.setattr(BackfillPass, "_in_its_room", nowhere)
+    patch.setattr(sys.modules[BackfillPass.__module__], "in_its_room", nowhere)
 
 
 def _from_its_new_start(patch: pytest.MonkeyPatch) -> None:
@@ -84,7 +92,7 @@ def test_room_that_is_not_kept_is_found(
     name: str, bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bug(monkeypatch)
-    found = judged(crowded(2), policy(name))
+    found = judged(crowded(2), _held(name))
     assert any("all that were in its room before" in one for one in found.violations), "\n".join(found.words())
 
 

@@ -1,15 +1,19 @@
 """Checkpoints as agents report them: what is refused is said, and what all ranks have saved is committed."""
 
+import asyncio
+from typing import Any
+
 import msgspec
 import pytest
 
 from ares.control.execution.transitions import JobChange, Outcome
 from ares.core import keys
+from ares.core.lifecycle.inputs import CheckpointSealed
 from ares.model.base import Fence
 from ares.model.checkpoint import CheckpointId, CheckpointPolicy, DamageFound, SealingRecord
 from ares.model.job import Gang
 from ares.model.link import Start
-from ares.ports.store import Put
+from ares.ports.store import Put, StoreRefused
 from tests.agents import ScriptedAgent
 from tests.checkpoints import save
 from tests.world import World, settle
@@ -98,3 +102,60 @@ async def test_damage_of_what_is_not_kept_is_not_written_down() -> None:
         await settle()
         assert said.number in agent.acked
         assert world.kinds(job) == before
+
+
+async def test_parts_that_come_together_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with World() as world:
+        agent = await world.agent("n1", cpu_milli=64_000)
+        job = await world.submit(gang=Gang(ranks=40), checkpoint=POLICY, cpu_milli=100)
+        await settle()
+        ranks = agent.ranks(job)
+        for start in ranks.values():
+            agent.started(start)
+        await settle()
+        reports = [save(agent, start, 5) for start in ranks.values()]
+        await settle()
+        before, txn = world.one.wire.txns, world.one.wire.txn
+
+        async def slow(*what: Any) -> Any:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return await txn(*what)
+
+        monkeypatch.setattr(world.one.wire, "txn", slow)
+        for said in reports:
+            agent.send(said)
+        await settle()
+        pointer = world.state(job).checkpoint
+        assert pointer is not None
+        assert pointer.seq == 5
+        assert {said.number for said in reports} <= set(agent.acked)
+        assert world.one.wire.txns - before < len(ranks) / 2
+
+
+async def test_a_checkpoint_whose_record_the_store_refuses_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with World() as world:
+        agent = await world.agent("n1")
+        job = await world.submit(checkpoint=POLICY)
+        await settle()
+        start = agent.starts[job]
+        agent.started(start)
+        await settle()
+        apply = world.one.transitions.apply
+
+        async def refusing(changes: list[JobChange]) -> list[Outcome]:
+            if any(isinstance(what, CheckpointSealed) for change in changes for what in change.inputs):
+                raise StoreRefused("value refused: 2,000,000 bytes")
+            return await apply(changes)
+
+        monkeypatch.setattr(world.one.transitions, "apply", refusing)
+        said = save(agent, start, 5)
+        await settle()
+        agent.send(said)
+        agent.exited(start)
+        await settle()
+        assert said.number in agent.acked
+        assert [ack.refused for ack in agent.output_acks if ack.refused] == [
+            "its record cannot be written: value refused: 2,000,000 bytes"
+        ]
+        assert world.state(job).phase == "SUCCEEDED"

@@ -3,6 +3,7 @@
 import pytest
 
 from ares.control.execution.transfers import MB
+from ares.core import keys
 from ares.core.transfer.leases import LEASE_S
 from ares.model.link import Moving, TransferRates
 from ares.model.quota import BreakerState, NodeMoves, Quota, TenantMoves
@@ -129,3 +130,29 @@ async def test_what_one_node_says_is_bounded() -> None:
         await world.settle()
         assert len(world.one.transfer_list.show(ALICE).transfers) == 1
         assert len(list(world.one.leases.board.breakers())) == 50
+
+
+async def test_replicas_without_rates_tell_each_other_rarely() -> None:
+    async with World(replicas=2) as world:
+        agents = [await node(world, replica, f"n{at}") for at, replica in enumerate(world.replicas)]
+        key = keys.transfer(world.replicas[0].name)
+        written = set[int]()
+        for _ in range(20):
+            for agent in agents:
+                agent.send(moving(moved=5_000_000))
+            await world.advance(1.0)
+            kv = await world.store.get(key)
+            assert kv is not None
+            written.add(kv.mod_revision)
+            # What the other replica's nodes move is seen all the time.
+            assert {row.node for row in world.replicas[1].transfer_list.show(ALICE).transfers} == {"n0", "n1"}
+        assert len(written) <= 3
+        # An endpoint that is left alone is told at once.
+        before = max(written)
+        broken = BreakerState(endpoint="registry", tenant="alpha", phase="open")
+        agents[0].send(moving(moved=5_000_000, breakers=(broken,)))
+        await world.advance(1.1)
+        kv = await world.store.get(key)
+        assert kv is not None
+        assert kv.mod_revision > before
+        assert [row.endpoint for row in world.replicas[1].transfer_list.show(ALICE).breakers] == ["registry"]

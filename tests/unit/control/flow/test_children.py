@@ -14,7 +14,8 @@ from ares.core.admit.children import adopted
 from ares.core.refusal import Refusal
 from ares.model.access import Principal, TokenRecord
 from ares.model.job import Image, JobSpec
-from ares.model.link import AttemptRef, ChildAnswer, ChildCall
+from ares.model.job_session import ChildAnswer, ChildCall
+from ares.model.link import AttemptRef
 from ares.model.secret import SecretRef
 from ares.ports.store import Put
 from tests.agents import ScriptedAgent
@@ -131,7 +132,7 @@ async def test_a_new_leader_cancels_what_the_one_before_did_not() -> None:
 
 PARENT = JobSpec(
     command=("x",), children=2, priority="LOW", network="none", isolation="process", team="t", project="ab" * 32,
-    secrets=(SecretRef(name="mine", env="MINE"),),
+    secrets=(SecretRef(name="mine", env="MINE"), SecretRef(name="login", registry="r.test")),
 )  # fmt: skip
 
 
@@ -139,6 +140,8 @@ PARENT = JobSpec(
     ("asked", "words"),
     [
         ({"secrets": (SecretRef(name="theirs", env="A"),)}, "secret theirs"),
+        # An account fetched the parent's image; the parent itself never saw it.
+        ({"secrets": (SecretRef(name="login", env="A"),)}, "secret login"),
         ({"array": "0-3"}, "an array"),
         ({"children": 3}, "may submit 2 jobs"),
         ({"reservation": "big"}, "reservation big"),

@@ -99,8 +99,8 @@ def test_what_changes_rules_is_known_by_the_paths_there_are() -> None:
     assert changing >= RULES
     # Whoever adds a route that changes something says which of the two it is.
     others = {
-        "alerts", "consolidations", "crons", "datasets", "decisions", "flows", "jobs", "nodes", "plan", "predictions",
-        "projects", "reservations",
+        "alerts", "auth", "consolidations", "crons", "datasets", "decisions", "flows", "insights", "jobs", "nodes",
+        "plan", "predictions", "projects", "reports", "reservations",
     }  # fmt: skip
     assert changing - RULES == others
 

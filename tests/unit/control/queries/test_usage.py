@@ -43,7 +43,7 @@ async def test_a_price_that_changes_does_not_change_what_runs() -> None:
         assert used.cost == pytest.approx((ended.ended_at - bound_at) * 7.2 / 3600)
         assert used.energy_wh * 3600 == pytest.approx((ended.ended_at - bound_at) * 20.0)
 
-        spending = Spending(world.one.view, world.clock)
+        spending = Spending(world.one.view, world.clock, "here")
         nobody = Principal(tenant="beta", role="viewer", name="b", token_id="t")
         assert (await spending.report(nobody, "tenant", None, 10)).rows == ()
         everybody = await spending.report(ADMIN, "job", 3600.0, 10)

@@ -5,6 +5,7 @@ import pytest
 from ares.adapters.store.memory import StoreFault
 from ares.core import keys
 from ares.model.job import RetryPolicy
+from ares.model.link import Fenced
 from ares.model.state import JobState
 from tests.agents import ScriptedAgent
 from tests.world import ADMIN, ALICE, World
@@ -30,6 +31,27 @@ async def test_nine_seconds_of_silence_take_the_attempt_away_and_give_it_to_anot
         assert world.state(job).phase == "RUNNING"
         # Refused, and not in silence.
         assert 'ares_stale_reports_total{report="exited"} 1.0' in world.one.telemetry.render().decode()
+
+
+async def test_silence_takes_nothing_from_a_node_whose_attempts_do_not_end_with_its_lease() -> None:
+    """Pods run on without their agent: only the node's own word, or its removal, says that they are gone."""
+    async with World() as world:
+        agent = await world.agent("n1", fences=False)
+        job = await world.submit()
+        await world.settle()
+        agent.started(agent.starts[job])
+        await agent.silent()
+        await world.advance(60)
+        assert world.state(job).phase == "RUNNING"
+
+
+async def test_an_eviction_costs_no_retry() -> None:
+    async with World() as world:
+        agent, job = await world.running(retry=RetryPolicy(limit=0))
+        agent.send(Fenced(number=7, ref=agent.starts[job].ref, rank=0, reason="Kubernetes took it", evicted=True))
+        await world.settle()
+        assert "preempted" in world.kinds(job)
+        assert not world.state(job).retries
 
 
 async def test_a_zombie_is_refused_in_the_write_itself_when_its_replica_has_not_heard_yet() -> None:

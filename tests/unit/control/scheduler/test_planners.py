@@ -219,3 +219,20 @@ def test_rows_that_changed_are_scored_with_their_home_too() -> None:
     whole = evaluations.of(ask).score[:16].tolist()
     evaluations.touch(0)
     assert evaluations.of(ask).score[:16].tolist() == whole
+
+
+async def test_no_plan_is_made_where_jobs_go_on_as_planned() -> None:
+    """Only an end makes room for what waits: neither a binding nor a start is followed by a plan in vain."""
+    async with World() as world:
+        agent = await world.agent("n1")
+        first, second = await world.submit_many(2, cpu_milli=ALL)
+        await world.settle()
+        planned = counted(world, "ares_cycle_seconds_count")
+        running, waiting = (first, second) if world.state(first).phase == "STAGING" else (second, first)
+        assert (world.state(running).phase, world.state(waiting).phase, planned) == ("STAGING", "PENDING", 1)
+        agent.started(agent.starts[running])
+        await world.settle()
+        assert (world.state(running).phase, counted(world, "ares_cycle_seconds_count")) == ("RUNNING", planned)
+        agent.exited(agent.starts[running])
+        await world.settle()
+        assert (world.state(waiting).phase, counted(world, "ares_cycle_seconds_count")) == ("STAGING", planned + 1)

@@ -105,6 +105,9 @@ async def test_reverting_writes_an_old_version_anew_and_all_is_kept() -> None:
         ({"energy.gpu_watts": "300"}, "say of which model, such as energy.gpu_watts.A100"),
         ({"energy.gpu_watts.A100": "x"}, "energy.gpu_watts.A100 is a number"),
         ({"energy.colour": "1"}, "energy has no 'colour'"),
+        ({"routing.tenant_money_s": "7"}, "say whose, such as routing.tenant_money_s.acme"),
+        ({"routing.priority_money_s.URGENT": "7"}, "routing.priority_money_s.URGENT cannot be set"),
+        ({"routing.colour": "1"}, "routing has no 'colour'"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_with_what_would(sets: dict[str, str], said: str) -> None:

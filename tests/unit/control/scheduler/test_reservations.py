@@ -71,7 +71,7 @@ async def test_of_two_bookings_through_two_replicas_one_looks_again() -> None:
 async def test_a_booking_whose_answer_got_lost_is_made_once() -> None:
     async with World() as world:
         await world.agent("n1", gpus=4)
-        world.faults("unknown-applied")
+        world.faults("reply_lost")
         made = await reserve(world)
         assert (made.name, made.gpus) == ("demo", 2)
         assert list(world.one.view.reservations) == ["demo"]

@@ -12,6 +12,7 @@ from ares.core import keys
 from ares.core.refusal import Refusal
 from ares.model.base import CheckpointRef
 from ares.model.checkpoint import CheckpointId, CheckpointPolicy, CheckpointRecord, RestoreFrom
+from ares.model.job import Gang, RetryPolicy
 from ares.ports.store import Delete, Store
 from tests.agents import ScriptedAgent
 from tests.checkpoints import save
@@ -84,6 +85,26 @@ async def test_what_was_decided_before_the_job_changed_removes_nothing(monkeypat
         monkeypatch.undo()
         await tidy.trim(world.state(job).tenant, job)
         assert await numbers(world, job) == [3, 4]
+
+
+@pytest.mark.parametrize(("gang", "kept"), [(Gang(ranks=2, min_ranks=1), [1, 2, 4, 5]), (None, [4, 5])])
+async def test_what_ranks_that_join_later_go_on_from_is_kept(gang: Gang | None, kept: list[int]) -> None:
+    """An elastic gang grows while it runs: its new ranks go on from what was there before the attempt."""
+    async with World() as world:
+        agent = await world.agent("n1", cpu_milli=1000)
+        job = await world.submit(checkpoint=POLICY, gang=gang, retry=RetryPolicy(limit=5, base_s=0.1))
+        await settle()
+        agent.started(agent.starts[job])
+        await settle()
+        await saved(agent, job, 1, 2)
+        agent.exited(agent.starts[job], code=1)
+        await world.clock.advance(5.0)
+        agent.started(agent.starts[job])
+        await settle()
+        await saved(agent, job, 3, 4, 5)
+        tidy = CheckpointCleanup(world.store, world.one.view, world.blobs, world.clock)
+        await tidy.trim(world.state(job).tenant, job)
+        assert await numbers(world, job) == kept
 
 
 async def test_a_checkpoint_that_is_removed_while_it_is_taken_over_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 """Records of jobs as objects: what this process wrote is not decoded, and like specifications share one object."""
 
 import msgspec
+import pytest
 
+from ares.control.state import decoded as module
 from ares.control.state.decoded import DecodedJobs
 from ares.core.lifecycle.graph import begin
 from ares.core.lifecycle.inputs import Context
@@ -43,3 +45,22 @@ def test_states_that_are_never_written_do_not_pile_up() -> None:
     for number in range(20_000):
         decoded.expect(state, str(number).encode(), SPEC, b"{}", "any")
     assert len(decoded._expected) <= 8192  # pyright: ignore[reportPrivateUsage]
+
+
+def test_state_of_a_change_is_expected_until_the_view_has_it() -> None:
+    decoded, state = DecodedJobs(), new_job()
+    raw = encode(state)
+    decoded.expect_state(state, raw)
+    assert decoded.state(raw) is state
+    decoded.expect_state(state, raw)
+    decoded.expect_no_more(raw)
+    assert decoded.state(raw) is not state
+
+
+def test_specifications_that_say_much_are_kept_up_to_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    raws = [encode(msgspec.structs.replace(SPEC, name=f"job-{number}")) for number in range(3)]
+    monkeypatch.setattr(module, "_SPECS_BYTES_MAX", 2 * len(raws[0]))
+    decoded = DecodedJobs()
+    for raw in raws:
+        assert decoded.spec(raw, "any") == msgspec.json.decode(raw, type=JobSpec)
+    assert list(decoded.specs) == [(raws[2], "any")]

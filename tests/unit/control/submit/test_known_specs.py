@@ -6,7 +6,7 @@ from ares.control.submit.known_specs import KnownSpecs
 from ares.core.admit.admission import decide
 from ares.core.admit.dedup import payload_sha256
 from ares.core.admit.memory import MemoryShare, sized
-from ares.model.job import JobSpec, Resources
+from ares.model.job import JobSpec, Need, NeedsTimeout, Parent, Resources
 
 
 def test_what_is_known_is_what_the_rules_say() -> None:
@@ -17,6 +17,20 @@ def test_what_is_known_is_what_the_rules_say() -> None:
         assert found.admitted == decide(spec)
         assert found.digest == payload_sha256(spec)
         assert found.encoded == msgspec.json.encode(spec)
+
+
+def test_jobs_that_differ_by_name_and_needs_are_judged_as_if_alone() -> None:
+    known, ok, twice = KnownSpecs(), Need(job="a"), Need(of=(Parent(job="a"), Parent(job="a")))
+    wanted = [
+        JobSpec(command=command, name=name, needs=needs, array=array, needs_timeout=timeout)
+        for command in (("true",), ())
+        for array in (None, "0-3", "3-0")
+        for timeout in (None, NeedsTimeout(after_s=5.0))
+        for name in ("x", "y")
+        for needs in ((ok,), (ok, Need(job="b", on="end")), (twice,), (Need(job="a", each=True),), ())
+    ]
+    for spec in wanted:
+        assert known.of(spec).admitted == decide(spec)
 
 
 def test_memory_is_given_anew_when_the_machines_change() -> None:

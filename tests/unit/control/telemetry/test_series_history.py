@@ -1,13 +1,15 @@
 """What a replica remembers of itself: gauges, rates and quantiles, over a restart too."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from ares.adapters.disk import Reserve
 from ares.adapters.telemetry.series_file import SeriesFile
+from ares.control.telemetry.gpu_readings import GpuLook
 from ares.control.telemetry.measures import LEADER_GAUGES
-from ares.control.telemetry.series_history import GAUGES, QUANTILES, RATES, TOLD, SeriesHistory, quantile
+from ares.control.telemetry.series_history import GAUGES, MEANS, QUANTILES, RATES, TOLD, SeriesHistory, quantile
 from tests.world import World
 
 
@@ -56,10 +58,48 @@ async def test_a_follower_has_the_same_graphs_and_exposes_none_of_the_leaders_ga
             assert leads or not any(f"\n{name}{sign}" in page for name in LEADER_GAUGES for sign in " {")
 
 
+async def test_of_single_gpus_the_mean_is_remembered() -> None:
+    async with World() as world:
+        now = world.clock.monotonic()
+        busy = {("a", 0): GpuLook(0.2, 0, now), ("a", 1): GpuLook(0.6, 0, now)}
+        world.one.gpu_readings.known = busy
+        history = SeriesHistory(world.one.measures, world.one.telemetry, world.clock, "r1")
+        await history.look()
+        (mean,) = (await history.answer(("ares_gpu_utilization:mean",), 600)).series
+        assert mean.latest == pytest.approx(0.4)
+
+
+async def test_a_look_that_fails_is_counted_and_the_next_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with World() as world:
+        history = SeriesHistory(world.one.measures, world.one.telemetry, world.clock, "r1")
+        looks: list[str] = []
+
+        async def broken(*_: object, **__: object) -> None:
+            looks.append("look")
+            raise RuntimeError("a number that no code expected")
+
+        monkeypatch.setattr(world.one.measures, "take", broken)
+        monkeypatch.setattr(world.one.gpu_readings, "look", broken)
+        loops = [asyncio.create_task(history.run()), asyncio.create_task(world.one.gpu_readings.run())]
+        for _ in range(3):
+            await world.settle()
+            await world.advance(10)
+        assert not any(loop.done() for loop in loops)
+        failed = {
+            reading.labels[0][1]: reading.value
+            for reading in world.one.telemetry.readings(("ares_look_failures_total",))
+        }
+        assert sum(failed.values()) == len(looks)
+        assert min(failed["series"], failed["gpus"]) >= 2
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+
+
 def test_all_that_is_remembered_is_declared() -> None:
     from ares.adapters.telemetry.metrics import METRICS
 
-    kinds = {"gauge": (*GAUGES, *TOLD), "counter": RATES, "histogram": QUANTILES}
+    kinds = {"gauge": (*GAUGES, *MEANS, *TOLD), "counter": RATES, "histogram": QUANTILES}
     assert [name for kind, names in kinds.items() for name in names if METRICS[name].kind != kind] == []
 
 

@@ -1,5 +1,9 @@
 """The platform's health on one page: what is not well comes first, with its age."""
 
+import asyncio
+
+from ares import __version__
+from ares.control.telemetry.replica_roll import FORGOTTEN_S, SILENT_S, ReplicaRoll
 from ares.control.telemetry.status import StatusReport
 from ares.model.node import Certificate, MachineRecord
 from tests.world import World
@@ -61,3 +65,34 @@ async def test_certificates_that_end() -> None:
         assert ("backup", "store") not in found
         first = (await status.now()).parts[0]
         assert (first.kind, first.verdict) == ("certificate", "bad")
+
+
+async def test_other_replicas_are_named_and_missed() -> None:
+    async with World() as world:
+        other = await world.add_replica()
+        rolls = [
+            ReplicaRoll(world.store, each.view, world.clock, name) for each, name in ((world.one, "r1"), (other, "r2"))
+        ]
+        status = StatusReport(world.one.view, world.one.health, world.clock, "r1", "here", roll=rolls[0])
+        loop = asyncio.create_task(rolls[1].run())
+        await rolls[0].write()
+        await world.settle()
+        found = await parts(status)
+        assert found["replica", "r1"] == ("ok", "answers this; shares the store")
+        assert found["replica", "r2"] == ("ok", f"is there, version {__version__}")
+        # One that stops in order takes its record along; one that is killed is missed, and forgotten in the end.
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+        await world.settle()
+        assert ("replica", "r2") not in await parts(status)
+        await rolls[1].write()
+        await world.settle()
+        assert (await parts(status))["replica", "r2"][0] == "ok"
+        await world.advance(SILENT_S + 1)
+        verdict, said = (await parts(status))["replica", "r2"]
+        assert verdict == "warn"
+        assert "killed" in said
+        await world.advance(FORGOTTEN_S)
+        await rolls[0].write()
+        await world.settle()
+        assert ("replica", "r2") not in await parts(status)

@@ -4,7 +4,7 @@ import pytest
 
 from ares.core.capacity.node_table import NodeTable
 from ares.core.capacity.power import draw_of_pools
-from ares.core.energy import MICRO, UNKNOWN, KnownCard, card_of, drawn, known, node_power, rate_of, rates_of
+from ares.core.energy import MICRO, UNKNOWN, KnownCard, WaveRates, card_of, drawn, known, node_power, rate_of, rates_of
 from ares.model.node import Gpu, NodeInfo, NodeRecord
 from ares.model.profile import EnergyPolicy, Pool, Profile
 from ares.model.state import Placement, Rate
@@ -121,3 +121,13 @@ def test_a_node_draws_its_jobs_watts_and_the_idle_watts_of_the_rest() -> None:
         table.set_gpus_left(0, (gpu,), (left,))
     idle = 55.0 * (0 + 0.75 + 1)
     assert draw_of_pools(table) == {"default": pytest.approx(sum(drawn(power, one) for one in jobs) / MICRO + idle)}
+
+
+def test_rates_of_a_wave_are_those_of_each_attempt() -> None:
+    nodes = {name: node(name, A100, A100) for name in ("a", "b")}
+    profile = Profile(pools={"default": Pool(gpu_hour=2.0, cpu_hour=0.1)})
+    wave = WaveRates(nodes, profile)
+    alike = [(place(0, on=name, cpu=cpu),) for name in ("a", "b", "gone") for cpu in (1000, 2000)] * 2
+    gang = (place(0, on="a"), place(0, on="gone"))
+    for placements in (*alike, (place(on="a", devices={"mig": ("m1",)}),), gang):
+        assert wave.of(placements) == rates_of(nodes, profile, placements)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ares.core.forecast import predictor as module
+from ares.core.forecast import histories as module
 from ares.core.forecast.estimate import run_time
-from ares.core.forecast.kinds import OTHERS_MIN
+from ares.core.forecast.kinds import OTHERS_MIN, kind_of, levels_of
 from ares.core.forecast.predictor import Predictor, PredictorData
 from ares.model.job import FailureClass, Gang, JobSpec, Resources
 from ares.model.profile import PredictionPolicy
@@ -44,6 +44,29 @@ def test_the_nearest_kind_speaks_first() -> None:
     found = predictor.estimate(job(), ME)
     assert found is not None
     assert found.basis == "1 run of that name, shape and time limit"
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"), st.sampled_from([1, 2]), st.sampled_from([None, 60.0]), st.sampled_from([ME, YOU])
+        ),
+        max_size=30,
+    )
+)
+def test_a_name_without_runs_is_passed_over_and_changes_nothing(runs: list[tuple[str, int, float | None, str]]) -> None:
+    """Levels that go by a name are looked at only where the name is known: what is said is as if all were."""
+    predictor = Predictor(PredictionPolicy(min_samples=2))
+    for name, cpus, limit_s, account in runs:
+        predictor.learn(job(name, cpus, time_limit_s=limit_s), account, float(10 * cpus))
+    for name in "abcd":
+        kind = kind_of(job(name, 1), ME)
+        enough = [
+            key
+            for level, key in levels_of(kind)
+            if len(predictor._histories.get(key, ())) >= (OTHERS_MIN if level.others else 2)
+        ]
+        assert predictor._nearest(kind) == next(iter(enough), "")
 
 
 def test_others_speak_only_together() -> None:

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ares.check.store.ledger import replay
+from ares.core.lifecycle.checkpoints import is_told
 from ares.core.lifecycle.graph import begin, step
 from ares.core.lifecycle.inputs import (
     Bind,
@@ -30,7 +32,7 @@ from ares.model.checkpoint import (
     CheckpointRecord,
 )
 from ares.model.job import JobSpec, Resources
-from ares.model.state import ExitInfo, Job, JobState, Placement, Rate
+from ares.model.state import ExitInfo, Job, JobState, LedgerEvent, Placement, Rate
 
 FIRST = Fence(epoch=1, counter=1)
 PLACE = Placement(node="n1", incarnation=1, cpu_milli=1000, memory_mib=64)
@@ -151,7 +153,7 @@ def test_metrics_are_in_the_record_and_not_in_the_ledger() -> None:
     assert isinstance(stepped, Stepped)
     assert stepped.checkpoint is not None
     assert stepped.checkpoint.metrics == {"loss": 0.5}
-    assert [sorted(event.data) for event in stepped.events] == [["bytes", "checkpoint", "step"]]
+    assert [sorted(event.data) for event in stepped.events] == [["bytes", "checkpoint", "nth", "step"]]
 
 
 def test_an_attempt_finds_no_damage_in_what_came_after_it() -> None:
@@ -165,3 +167,43 @@ def test_a_job_without_checkpoints_keeps_no_account_of_what_is_unsaved() -> None
     plain = said(replace(spec, checkpoint=None), state, TAKEN_AWAY[1], 40.0)
     assert isinstance(plain, Stepped)
     assert plain.state.unsaved is None
+
+
+def test_a_job_that_saves_without_end_has_a_ledger_that_ends() -> None:
+    assert [nth for nth in range(1, 2000) if is_told(nth)] == [
+        *range(1, 11),
+        *range(20, 101, 10),
+        *range(200, 1001, 100),
+    ]
+    spec, state = played(BOUND, RUNS)
+    before, entries = state.seq, list[LedgerEvent]()
+    for seq in range(1, 301):
+        stepped = said(spec, state, sealed(seq), 20.0 + seq)
+        assert isinstance(stepped, Stepped)
+        assert stepped.checkpoint is not None
+        entries += stepped.events
+        state = stepped.state
+    assert state.checkpoint is not None
+    assert (state.checkpoint.seq, state.checkpoint.nth) == (300, 300)
+    assert state.seq - before == len(entries) == 21
+    assert [entry.data["nth"] for entry in entries[-3:]] == [100, 200, 300]
+
+
+def test_a_ledger_with_checkpoints_is_whole() -> None:
+    """Also one that was saved on the way out, and one that was found damaged."""
+    spec, state = JobSpec(command=("train",), checkpoint=CheckpointPolicy()), None
+    begun = begin(id="j1", tenant="t", spec=spec, name="n", submitted_by="a", context=Context(now=0.0, jitter=0.0))
+    state, ledger = begun.state, list(begun.events)
+    again = Fence(epoch=1, counter=3)
+    gone = CheckpointDamaged(fence=again, rank=0, checkpoint=CheckpointId(fence=FIRST, seq=2), reason="x")
+    for what in (
+        BOUND[1], RUNS[1], sealed(1), TAKEN_AWAY[1], sealed(2), Release(fence=FIRST, ranks=(0,)),
+        BOUND[1], gone,
+    ):  # fmt: skip
+        stepped = said(spec, state, what)
+        assert isinstance(stepped, Stepped), (what, stepped)
+        state, ledger = stepped.state, [*ledger, *stepped.events]
+    told, wrong = replay(ledger)
+    assert wrong == []
+    assert told.kinds["checkpointed"] == 2
+    assert told.kinds["checkpoint-damaged"] == 1

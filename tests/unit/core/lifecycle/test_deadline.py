@@ -151,7 +151,7 @@ def test_slack_counts_from_the_horizon_and_no_more_once_it_is_gone() -> None:
         deadline(JobFacts(2, 0.0, start, "t/d/n"), SHARES, order, 1000.0)
         for start in (None, 1200.0, 1100.0, 1050.0, 1000.0, 5.0)
     ]
-    assert values == [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]
+    assert values == [0.0, 0.0, 0.0, 0.5, 1.0, 0.0]
 
 
 # ---- targets and error budgets

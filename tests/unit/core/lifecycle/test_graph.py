@@ -24,6 +24,8 @@ from ares.core.lifecycle.inputs import (
     NeedsOverdue,
     NeedsUnmet,
     Nominate,
+    OwnerMoved,
+    OwnerTold,
     Preempt,
     RanksResized,
     RankStarted,
@@ -104,7 +106,9 @@ def test_every_phase_but_the_first_is_reached_and_only_ends_are_dead_ends() -> N
     # A job that never ran has nothing to let go of.
     assert left == set(PHASES) - {"SKIPPED"}
     ended = [(phase, kind, one.targets) for (phase, kind), one in TRANSITIONS.items() if phase in TERMINAL]
-    assert ended == [(phase, Release, {phase}) for phase in ("SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN")]
+    # That of a cluster says that nothing of a cancelled job is left.
+    told = [("CANCELLED", kind, {"CANCELLED"}) for kind in (OwnerTold, OwnerMoved)]
+    assert ended == [*told, *((phase, Release, {phase}) for phase in ("SUCCEEDED", "FAILED", "CANCELLED", "UNKNOWN"))]
 
 
 def test_the_diagram_shows_every_edge_of_the_table() -> None:

@@ -53,7 +53,7 @@ def test_submission_in_the_future_of_this_clock_is_no_age() -> None:
 
 @pytest.mark.parametrize(
     ("late", "value"),
-    [(None, 0.0), (48 * HOUR, 0.0), (24 * HOUR, 0.0), (12 * HOUR, 0.5), (0.0, 1.0), (-48 * HOUR, 1.0)],
+    [(None, 0.0), (48 * HOUR, 0.0), (24 * HOUR, 0.0), (12 * HOUR, 0.5), (0.0, 1.0), (-1.0, 0.0)],
 )
 def test_deadline_counts_from_the_horizon_to_no_slack(late: float | None, value: float) -> None:
     assert _value("deadline", _job(late=late)) == value
@@ -74,13 +74,13 @@ def test_latest_start_goes_by_the_best_known_run_time(fields: dict[str, float], 
     assert latest_start(JobSpec(command=("true",), **fields)) == start  # pyright: ignore[reportArgumentType]
 
 
-def test_drf_falls_with_what_is_held_and_ends_at_zero() -> None:
+def test_drf_falls_with_what_is_held_by_more_than_there_is_too() -> None:
     tally = shares(CLUSTER)
     values = [_value("drf", _job(), tally)]
     for _ in range(3):
         tally.take("a/x/u", times(GPU, 50))
         values.append(_value("drf", _job(), tally))
-    assert values == pytest.approx([1.0, 0.5, 0.0, 0.0], abs=1e-5)
+    assert values == pytest.approx([1.0, 0.5, 0.0, -0.5], abs=1e-5)
 
 
 @pytest.mark.parametrize(("gpus", "value"), [(0, 0.0), (2, 0.04), (25, 0.5), (50, 1.0), (100, 1.0), (1000, 1.0)])
@@ -159,8 +159,9 @@ def test_terms_are_shown_in_the_order_of_the_policy() -> None:
         ("drf", "primary"),
         ("fair-share", "primary"),
         ("size", "primary"),
+        ("served", "primary"),
     ]
-    assert [one.product for one in shown] == pytest.approx([3000.0, 250.0, 600.0, 675.0, 400.0, 100.0], abs=1e-2)
+    assert [one.product for one in shown] == pytest.approx([3000.0, 250.0, 600.0, 675.0, 400.0, 100.0, 0.0], abs=1e-2)
     assert fsum(one.product for one in shown) == rank(job, tally, ORDER, NOW)[0]
 
 
@@ -184,7 +185,7 @@ def test_no_job_is_passed_by_one_submitted_after_the_bound(later: float) -> None
     def distance(apart: float) -> float:
         """How far the humblest job is ahead of the most favoured one, submitted `apart` after it."""
         humble = _job("BEST_EFFORT", waited=later + apart, account="greedy/x/u")
-        favoured = _job("CRITICAL", waited=later, late=-later, account="idle/x/u", ask=WIDE)
+        favoured = _job("CRITICAL", waited=later, late=0.0, account="idle/x/u", ask=WIDE)
         return _first(humble, tally) - _first(favoured, tally)
 
     assert distance(BOUND_S + 1.0) > 0.0

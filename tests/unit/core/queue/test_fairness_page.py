@@ -98,7 +98,9 @@ def test_a_week_later(usage: DecayedUsage) -> None:
 def test_bound_on_waiting() -> None:
     weights = {one.name: one.weight for one in ORDER.primary}
     hours = ORDER.ageing_s / HOUR
-    bounded = 4 * weights["priority"] + sum(weights[name] for name in ("deadline", "drf", "fair-share", "size"))
+    bounded = (
+        4 * weights["priority"] + 3 * weights["drf"] + sum(weights[name] for name in ("deadline", "fair-share", "size"))
+    )
     assert f"= {hours * bounded / weights['age']:.1f} h" in PAGE
     assert f"{hours * 4 * weights['priority'] / weights['age']:.0f} h from BEST_EFFORT to CRITICAL" in PAGE
 

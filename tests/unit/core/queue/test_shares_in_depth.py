@@ -5,7 +5,10 @@ from collections import Counter
 import pytest
 
 from ares.model.profile import Profile, Share
+from ares.sim.traces.engine import replay
+from ares.sim.traces.policies import policy
 from tests.unit.core.world import NOW, cluster, node, plan, spec, state
+from tests.unit.sim.traces.made import job, trace
 
 
 def started(
@@ -64,3 +67,21 @@ def test_a_tenant_gains_nothing_by_having_many_teams() -> None:
     found = started(accounts, late_s=1.0)
     assert found["b/x/u"] == 10
     assert set(found.values()) == {2, 10}
+
+
+@pytest.mark.parametrize("level", ["tenant", "team", "user"])
+def test_an_account_that_comes_to_a_cluster_that_another_has_filled_gets_its_half(level: str) -> None:
+    """Both have far more jobs than there is room; the second came ten minutes later, to a full cluster."""
+    names = ("first", "second")
+    accounts = {name: {"tenant": "t", "team": "x", "user": "u"} | {level: name} for name in names}
+    made = [
+        (job(600.0 * late + at, 3600.0, expected_runtime_s=3600.0, **accounts[name]), name)
+        for late, name in enumerate(names)
+        for at in range(120)
+    ]
+    jobs = sorted(made, key=lambda pair: pair[0].submit)
+    found = replay(trace(*(each for each, _ in jobs), cpus=20), policy("default"))
+    hours = found.jobs.first_start / 3600.0
+    later = [name for (_, name), hour in zip(jobs, hours, strict=True) if 2.0 <= hour < 7.0]
+    assert len(later) == 100
+    assert 44 <= later.count("second") <= 56

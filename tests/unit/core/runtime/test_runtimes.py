@@ -56,7 +56,6 @@ def plan(spec: JobSpec, **where: Any) -> RuntimePlan:
         (asked(RuntimeWish(kind="julia"), ELASTIC), "Julia's workers are those it began with"),
         (asked(RuntimeWish(kind="mpi"), ELASTIC), "MPI programs have the ranks they began with"),
         (asked(RuntimeWish(kind="mpi", elastic=True), PAIR), "MPI programs have the ranks they began with"),
-        (asked(RuntimeWish(kind="mpi", flavour="mpich")), "MPICH is not supported yet"),
         (asked(RuntimeWish(kind="mpi", flavour="lam")), "no flavour of MPI is called 'lam'"),
         (asked(RuntimeWish(kind="torch", flavour="openmpi")), "runtime.flavour is for mpi"),
         (asked(RuntimeWish(kind="torch", head_cpus=1)), "runtime.headCpus is for ray"),
@@ -100,6 +99,7 @@ def test_refused_with_a_word(spec: JobSpec, says: str) -> None:
         asked(RuntimeWish(kind="torch", procs="gpus"), PAIR, gpus=2),
         asked(RuntimeWish(kind="torch", elastic=True), ELASTIC),
         asked(RuntimeWish(kind="mpi", procs=4, flavour="openmpi"), PAIR),
+        asked(RuntimeWish(kind="mpi", procs=4, flavour="mpich"), PAIR),
         asked(RuntimeWish(kind="ray", head_cpus=0, elastic=True), ELASTIC),
         asked(RuntimeWish(kind="torch"), time_limit_s=90.0, warn=Warn(signal="SIGUSR2")),
         asked(RuntimeWish(kind="command"), time_limit_s=90.0, warn=Warn(signal="SIGTERM")),
@@ -134,6 +134,10 @@ def test_mpi_keeps_to_the_loopback_only_where_all_ranks_do(address: str, kept: b
     found = plan(asked(RuntimeWish(kind="mpi", procs=2), PAIR), address=address)
     assert (found.meets, found.calls, found.procs) == (True, True, 2)
     assert ("OMPI_MCA_btl_tcp_if_include" in found.env) == kept
+    hydra = plan(asked(RuntimeWish(kind="mpi", procs=2, flavour="mpich"), PAIR), address=address)
+    assert ("FI_TCP_IFACE" in hydra.env, "OMPI_MCA_plm" in hydra.env) == (kept, False)
+    # What the first rank has in its environment, and where it stands, is nothing to the others.
+    assert {"-genvnone", "/proc/self/cwd"} <= set(hydra.launcher)
 
 
 def test_ray_counts_what_the_rank_holds_and_shows_the_key() -> None:

@@ -43,7 +43,7 @@ def links(*sizes: int) -> tuple[tuple[str, ...], ...]:
 def node(
     name: str, *, cpu: int = 8, memory: int = 1024, gpus: int = 0, model: str = A100, gpu_memory: int = 80_000,
     numa: int = 0, taints: tuple[Taint, ...] = (), cordoned: bool = False, drained_by: str = "",
-    info: dict[str, Any] | None = None, **used: Any,
+    cached: tuple[str, ...] = (), info: dict[str, Any] | None = None, **used: Any,
 ) -> Node:  # fmt: skip
     """With `numa` NUMA nodes that share CPUs, memory and GPUs evenly, in order."""
     places = max(1, numa)
@@ -58,8 +58,9 @@ def node(
     )
     made = NodeInfo(name=name, cpu_milli=cpu * 1000, memory_mib=memory, gpus=found, numa=domains, **(info or {}))
     record = NodeRecord(
-        info=made, incarnation=1, registered_at=0.0, cordoned=cordoned, taints=taints, drained_by=drained_by
-    )
+        info=made, incarnation=1, registered_at=0.0, cordoned=cordoned, taints=taints, drained_by=drained_by,
+        cached=cached,
+    )  # fmt: skip
     return Node(record, **used)
 
 

@@ -13,14 +13,17 @@ from msgspec.structs import replace
 from ares.core.explain.held_back import paced_jobs, waits_for_faster
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.pace import Gpus, PacedRunner, PacedSlot, pace
-from ares.model.profile import Profile
+from ares.model.profile import Pool, Profile
 from ares.model.reservation import Reservation, RoomAsked
 from ares.model.state import Placement
 from tests.unit.core.world import NOW, cluster, node, nodes_of, placed, plan, run, spec, state
 
 
 def _slots(
-    free_at: list[float], *jobs: tuple[str, list[float], float], weights: tuple[float, ...] = ()
+    free_at: list[float],
+    *jobs: tuple[str, list[float], float],
+    weights: tuple[float, ...] = (),
+    prices: tuple[float, ...] = (),
 ) -> dict[str, PacedSlot]:
     """Each job with its run time on each GPU, and its deadline."""
     made = [
@@ -28,7 +31,8 @@ def _slots(
         for kind, (job, runs, due) in enumerate(jobs)
     ]
     table = np.array([runs for _, runs, _ in jobs]).reshape(len(jobs), len(free_at))
-    return pace(made, Gpus(np.array(free_at), np.arange(len(free_at)), table), 0.0)
+    price_hour = np.array(prices or [0.0] * len(free_at))
+    return pace(made, Gpus(np.array(free_at), np.arange(len(free_at)), table, price_hour), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +75,40 @@ def test_a_job_that_counts_more_goes_before_a_shorter_one() -> None:
     assert _slots([0.0], *jobs, weights=(2.1, 1.0))["long"].start == 0.0
 
 
+@pytest.mark.parametrize(
+    ("free_at", "due", "gpu"),
+    [
+        # Fast and dear, slow and cheap: the cheap one while that is in time, also by waiting for it.
+        ([0.0, 0.0], 10.0, 1),
+        ([0.0, 0.0], 9.9, 0),
+        ([0.0, 8.0], 20.0, 1),
+        # To wait for it leaves less than a tenth of the time.
+        ([0.0, 8.1], 20.0, 0),
+        # Without a deadline the job goes where it ends first.
+        ([0.0, 0.0], inf, 0),
+    ],
+)
+def test_a_job_with_a_deadline_goes_where_it_is_cheapest_and_in_time(
+    free_at: list[float], due: float, gpu: int
+) -> None:
+    found = _slots(free_at, ("j", [5.0, 10.0], due), prices=(3.0, 1.0))["j"]
+    assert (found.gpu, found.late) == (gpu, False)
+    # Slower for the same price in all is no gain.
+    assert _slots(free_at, ("j", [5.0, 10.0], due), prices=(2.0, 1.0))["j"].gpu == 0
+
+
+def test_a_saving_makes_no_other_job_late() -> None:
+    jobs = (("first", [4.0, 8.0], 20.0), ("second", [20.0, 8.0], 8.0))
+    found = _slots([0.0, 0.0], *jobs, prices=(3.0, 1.0))
+    assert (found["second"].gpu, found["second"].late) == (1, False)
+    assert (found["first"].gpu, found["first"].start, found["first"].late) == (1, 8.0, False)
+
+
 @pytest.mark.parametrize(("free_at", "runs"), [([], []), ([0.0], [inf]), ([inf], [1.0])])
 def test_who_can_have_no_gpu_has_no_slot(free_at: list[float], runs: list[float]) -> None:
-    made = Gpus(np.array(free_at), np.arange(len(free_at)), np.array([runs]).reshape(1, len(free_at)))
+    made = Gpus(
+        np.array(free_at), np.arange(len(free_at)), np.array([runs]).reshape(1, len(free_at)), np.zeros(len(free_at))
+    )
     assert pace([PacedRunner("j", 0, 1.0, inf, inf)], made, 0.0) == {}
 
 
@@ -229,3 +264,19 @@ def test_a_gpu_that_is_promised_is_not_counted_on() -> None:
     assert made.promises["wide"].start == NOW + 60.0
     made.enqueue(state("j", NOW), spec(gpus=1, expected_runtimes_s={FAST: 600.0, SLOW: 900.0}))
     assert nodes_of(plan(made)) == [("j", "slow")]
+
+
+def test_who_waits_for_a_cheaper_gpu_is_told_so() -> None:
+    pools = {"dear": Pool(gpu_hour=4.0), "cheap": Pool(gpu_hour=1.0)}
+    fast, slow = node("a", gpus=1, model="A100", pool="dear"), node("b", gpus=1, model="V100", pool="cheap")
+    made = cluster(fast, slow, profile=Profile(pools=pools))
+    run(made, "r", spec(gpus=1, expected_runtime_s=600.0), placed("b", gpus=(0,)), since=NOW)
+    wanted = spec(gpus=1, expected_runtimes_s={"A100": 3600.0, "V100": 7200.0}, deadline_at=NOW + 20_000)
+    made.enqueue(state("j", at=NOW), wanted)
+    assert plan(made).placed == ()
+    why = waits_for_faster(paced_jobs(made, NOW)["j"], NOW)
+    assert why is not None
+    assert why.message.startswith("waits for a V100")
+    assert why.message.endswith("there it meets its deadline too, and costs less than on the A100 that is free now")
+    # When that GPU comes too late, the dear one is taken while it is in time.
+    assert nodes_of(plan(made, NOW + 16_300)) == [("j", "a")]

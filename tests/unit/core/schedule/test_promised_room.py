@@ -4,22 +4,30 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from ares.check.replay.trace import Trace, TraceJob, fleet, in_order
 from ares.model.job import Gang, JobSpec, Resources
+from ares.model.profile import Pool
 from ares.sim.traces.engine import ReplayOptions, replay
 from ares.sim.traces.policies import policy
 
 Job = tuple[float, float, float, int]
 
 
-def starts(jobs: Sequence[Job], nodes: int, cpus: int, name: str = "easy") -> list[float]:
+# A watt for each busy CPU, and more than all of them draw.
+_CAPPED = {"default": Pool(cpu_watts=1.0, power_cap_watts=1e6)}
+
+
+def starts(jobs: Sequence[Job], nodes: int, cpus: int, name: str = "easy", *, capped: bool = False) -> list[float]:
     """Submission, run time, estimate and ranks of one CPU of each job, on so many nodes."""
     made, _ = in_order(
         TraceJob(id=str(at), submit=submit, run_s=run_s, spec=_spec(ranks, limit_s))
         for at, (submit, run_s, limit_s, ranks) in enumerate(jobs)
     )
-    outcome = replay(Trace("made", made, fleet(nodes, cpus)), policy(name), ReplayOptions(event_order="instant"))
+    by = policy(name)
+    by = replace(by, profile=replace(by.profile, pools=_CAPPED)) if capped else by
+    outcome = replay(Trace("made", made, fleet(nodes, cpus)), by, ReplayOptions(event_order="instant"))
     return [float(start) for start in outcome.jobs.first_start]
 
 
@@ -42,6 +50,11 @@ def test_short_jobs_do_not_use_up_the_nodes_of_long_ones() -> None:
     assert starts(jobs, nodes=1, cpus=4) == starts(jobs, nodes=4, cpus=1) == [0, 100, 2, 3]
 
 
+def test_a_power_cap_that_is_not_reached_keeps_no_idle_node() -> None:
+    jobs = [(0, 100, 100, 2), (1, 50, 50, 3), (2, 10, 10, 1), (3, 1000, 1000, 1)]
+    assert starts(jobs, nodes=4, cpus=1, capped=True) == [0, 100, 2, 3]
+
+
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("name", ["easy", "easy-sjbf"])
 def test_equal_nodes_are_one_pool(seed: int, name: str) -> None:
@@ -52,4 +65,4 @@ def test_equal_nodes_are_one_pool(seed: int, name: str) -> None:
         run_s = chance.choice([1, 5, 30, 100, 400])
         jobs.append((at, run_s, run_s * chance.choice([1, 1, 2, 5]), chance.choice([1, 1, 1, 2, 3, 5, 8])))
     nodes = chance.choice([8, 10, 24])
-    assert starts(jobs, nodes, 1, name) == starts(jobs, 1, nodes, name)
+    assert starts(jobs, nodes, 1, name) == starts(jobs, 1, nodes, name) == starts(jobs, nodes, 1, name, capped=True)

@@ -77,6 +77,8 @@ _NEAR = st.builds(
     required=st.booleans(),
     weight=st.integers(1, 9),
     own=st.booleans(),
+    # Terms of other jobs are only about what they keep away.
+    theirs=st.just(False),
 )
 _ASKS = st.builds(
     Ask,

@@ -207,6 +207,24 @@ def test_several_things_are_given_up_together_where_one_is_not_enough() -> None:
     assert change.fields == {"resources.cpuMilli": 2000, "resources.gpus": 1}
 
 
+def test_two_wishes_are_given_up_and_the_third_is_kept() -> None:
+    made = cluster(node("a", gpus=1, labels={"zone": "a", "disk": "slow", "rack": "r2"}))
+    wanted = spec(gpus=1, selector={"zone": "a", "disk": "fast", "rack": "r1"})
+    change = smallest_change(made, state("j"), wanted, NOW)
+    assert change is not None
+    assert change.fields == {"selector.disk": None, "selector.rack": None}
+    assert change.message == "do not require disk=fast and do not require rack=r1"
+    assert change.cost == 0.6
+
+
+def test_three_wishes_of_different_kinds_are_given_up_together() -> None:
+    made = cluster(node("a", gpus=1, labels={"zone": "b"}, region="us"))
+    wanted = spec(gpus=1, model="NONE SUCH", selector={"zone": "a"}, residency=("eu",))
+    change = smallest_change(made, state("j"), wanted, NOW)
+    assert change is not None
+    assert set(change.fields) == {"resources.gpuModel", "selector.zone", "residency"}
+
+
 # ---- decisions again
 
 

@@ -292,3 +292,6 @@ def test_what_gpus_do_now() -> None:
     found = parse_nvidia.parse_use(text)
     assert {index: (use.busy_percent, use.memory_mib) for index, use in found.items()} == {0: (93, 40532), 2: (100, 0)}
     assert parse_nvidia.parse_use("") == {}
+    text = "0, 93, 40532, 612.48, 71\n1, 5, 3, [N/A], 40\n2, 5, 3, [Unknown Error], [N/A]\n3, 5, 3, 1e9, 5000\n"
+    told = [(use.watts, use.celsius) for use in parse_nvidia.parse_use(text).values()]
+    assert told == [(612.48, 71), (None, 40), (None, None), (None, None)]

@@ -55,6 +55,7 @@ EXPLAINED: dict[str, Any] = {
     "starts": {"earliest": 4660.0, "latest": 4900.0, "basis": "2 jobs end by then", "computedAt": 4599.0},
     "change": {"fields": {"resources.gpus": 1}, "message": "ask for 1 GPUs instead of 4", "cost": 0.75},
 }  # fmt: skip
+UNROUTED = {"message": "this server has no clusters"}
 PAGE = f"""\
 train  {JOB}  PENDING for 1h
 
@@ -104,6 +105,7 @@ Limits
 def explained(stub: Stub) -> Stub:
     stub.on("GET", f"/v1/jobs/{JOB}/explain", EXPLAINED)
     stub.on("GET", f"/v1/jobs/{JOB}", detail())
+    stub.on("GET", f"/v1/jobs/{JOB}/route", UNROUTED)
     return stub
 
 
@@ -122,6 +124,7 @@ def test_explain_for_programs_is_the_answer_itself(ares: Ares) -> None:
 def test_explain_of_what_does_not_wait(stub: Stub, ares: Ares) -> None:
     stub.on("GET", f"/v1/jobs/{JOB}/explain", {"job": JOB, "phase": "RUNNING", "at": 1.0})
     stub.on("GET", f"/v1/jobs/{JOB}", detail("RUNNING"))
+    stub.on("GET", f"/v1/jobs/{JOB}/route", UNROUTED)
     assert ares("explain", JOB).out == f"train  {JOB}  RUNNING\n  it does not wait; `ares show` says where it runs\n"
 
 
@@ -139,6 +142,7 @@ def test_watching_ends_when_the_job_no_longer_waits(stub: Stub, ares: Ares, monk
     over = {"job": JOB, "phase": "RUNNING", "at": 1.0}
     stub.on("GET", f"/v1/jobs/{JOB}/explain", Say(EXPLAINED), Say(EXPLAINED), Say(over))
     stub.on("GET", f"/v1/jobs/{JOB}", detail())
+    stub.on("GET", f"/v1/jobs/{JOB}/route", UNROUTED)
     done = ares("explain", JOB, "--watch")
     assert done.out.count("Machines left") == 2
     assert done.out.endswith("it does not wait; `ares show` says where it runs\n")
@@ -302,6 +306,7 @@ Machines that could have taken it, the best first
 
 def test_replay_by_the_beginning_of_a_job(stub: Stub, ares: Ares) -> None:
     stub.on("GET", "/v1/jobs/resolve", {"ids": [JOB]})
+    stub.on("GET", "/v1/jobs", {"jobs": []})
     stub.on("POST", f"/v1/decisions/{JOB}/replay", REPLAYED)
     assert json.loads(ares("replay", "0123", "-o", "json").out) == REPLAYED
 

@@ -28,7 +28,7 @@ def test_a_profile_is_shown_as_settings_that_can_be_set(stub: Stub, ares: Ares) 
     stub.on("GET", "/v1/profile", RECORD)
     lines = ares("profile", "show").out.splitlines()
     assert lines[0] == "# version 4, by ops: calm"
-    assert {"preemption.gap=3", "shares.alpha.weight=2", "shares.alpha.hard.gpu=8000", "weight.fit=30"} <= set(lines)
+    assert {"preemption.gap=3", "shares.alpha.weight=2", "shares.alpha.hard.gpu=8000", "weight.fit=0.3"} <= set(lines)
     settings = dict(line.split("=", 1) for line in lines[1:])
     profile = Profile(shares={"alpha": Share(weight=2.0, hard={"gpu": 8000})})
     assert flat(changed(Profile(), settings)) == settings

@@ -271,3 +271,15 @@ def test_told_starts_are_judged(ares: Ares, tmp_path: Path) -> None:
 def swf(job: int, *, submit: int, runs: int) -> str:
     """A line of a job that takes all four processors."""
     return f"{job} {submit} -1 {runs} 4 -1 -1 4 {runs} -1 1 1 1 -1 1 -1 -1 -1"
+
+
+def test_machines_by_need_beside_a_fleet_that_is_always_on(ares: Ares, trace: str) -> None:
+    found = figures(ares, trace, "--nodes", NODES, "-p", "easy", "--scale", "--unit-hour", "2")["scalers"]
+    assert [row["scaler"] for row in found] == ["always on", "threshold", "ares"]
+    assert {row["jobs"] for row in found} == {150}
+    assert found[2]["cost"] <= found[0]["cost"]
+    done = ares("simulate", trace, "--nodes", NODES, "-p", "easy", "--scale")
+    assert (done.code, done.out.splitlines()[0].split()) == (
+        0,
+        ["SCALER", "JOBS", "MACHINES", "COST", "WAIT", "S", "P95", "LATE"],
+    )

@@ -276,3 +276,9 @@ def test_job_ids_are_completed(stub: Stub) -> None:
     stub.on("GET", "/v1/jobs", {"jobs": [state(id="aaa1"), state(id="aaa2"), state(id="bbb")], "cursor": ""})
     assert complete(stub.url, "ares logs aa") == ["plain,aaa1", "plain,aaa2"]
     assert complete("http://127.0.0.1:9", "ares logs aa") == []
+
+
+def test_an_option_of_another_tool_is_answered_without_guesses(ares: Callable[..., Any], stub: Stub) -> None:
+    done = ares("submit", "--dependency", "afterok:1", "--", "true")
+    assert done.err.splitlines() == ["error: there is no option --dependency", "fix: here it is --after ok:JOB"]
+    assert done.code == 2

@@ -152,6 +152,11 @@ def test_a_file_from_stdin(taking: Stub, ares: Ares, elsewhere: Path, monkeypatc
         ("j.yaml", "command: [x\n", "j.yaml cannot be read: line 2, column 1: while parsing a flow sequence, expected"),
         ("j.yaml", "- a\n- b\n", "j.yaml does not hold a job"),
         ("j.yaml", "", "j.yaml does not hold a job"),
+        (
+            "j.sh",
+            "#!/bin/bash\n#SBATCH --mem=1G\n",
+            "j.sh is a script and no job file\nfix: ares submit -- sh j.sh; its #SB",
+        ),
         ("j.yaml", "1: x\n", "j.yaml does not hold a job"),
         ("j.yaml", "command: !!python/object/apply:os.system [id]\n", "could not determine a constructor"),
         ("j.yaml", "command: [x]\nenv: {A: 1}\n", "values are text: put the value in quotes"),
@@ -349,15 +354,62 @@ def test_beginnings_of_ids(stub: Stub, ares: Ares) -> None:
     assert ares("cancel", "0123AB", "--reason", "enough").out == f"{JOB} (train) CANCELLED\n"
     assert stub.asked[0].query == {"prefix": "0123ab"}
     stub.on("GET", "/v1/jobs/resolve", {"ids": []})
+    stub.on("GET", "/v1/jobs", {"jobs": []})
     assert ares("cancel", "zz").err.splitlines() == [
-        "error: There is no such thing: no job's id begins with 'zz'",
+        "error: There is no such thing: no job's id begins with 'zz', and none is called so",
         "fix: `ares jobs` lists the jobs",
     ]
     stub.on("GET", "/v1/jobs/resolve", {"ids": ["aa1", "aa2"]})
     done = ares("cancel", "aa")
     assert done.code == 1
-    assert done.err.splitlines()[0] == "error: The beginning of a job id fits several jobs: 'aa' fits aa1, aa2"
+    assert done.err.splitlines()[0] == "error: The id or name fits several jobs: 'aa' fits aa1, aa2"
     assert len(stub.requests("DELETE", f"/v1/jobs/{JOB}")) == 1
+
+
+def test_a_job_by_its_name(stub: Stub, ares: Ares) -> None:
+    """Where the name says which one is meant: the only one, or the only one that has not ended."""
+    stub.on("DELETE", f"/v1/jobs/{JOB}", state("CANCELLED"))
+    stub.on("GET", "/v1/jobs/resolve", {"ids": []})
+    ended = [{**state("SUCCEEDED"), "id": f"{number}{JOB[1:]}"} for number in (4, 5)]
+    stub.on("GET", "/v1/jobs", {"jobs": [ended[0], state("RUNNING"), ended[1]]})
+    assert ares("cancel", "my-train").out == f"{JOB} (train) CANCELLED\n"
+    assert stub.requests("GET", "/v1/jobs")[0].query["name"] == "my-train"
+    stub.on("GET", "/v1/jobs", {"jobs": ended})
+    assert "'my-train' fits" in ares("cancel", "my-train").err
+    # A short name may be the beginning of another job's id: neither is taken.
+    stub.on("GET", "/v1/jobs/resolve", {"ids": [ended[0]["id"]]})
+    stub.on("GET", "/v1/jobs", {"jobs": [state("RUNNING")]})
+    assert f"'4' fits {ended[0]['id']}, {JOB}" in ares("cancel", "4").err
+    assert len(stub.requests("DELETE", f"/v1/jobs/{JOB}")) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "text", "way"),
+    [
+        ("job.sh", 0o644, "#!/bin/bash -e\n#SBATCH --mem=1G\n", "-- bash job.sh; its #SBATCH lines are not read"),
+        ("job.sh", 0o755, "#!/usr/bin/env bash\n", "-- ./job.sh"),
+        ("train.py", 0o644, "print()\n", "-- python train.py"),
+        ("empty-one", 0o755, "", "-- sh empty-one"),
+    ],
+)
+def test_a_script_that_is_no_command(
+    taking: Stub,
+    ares: Ares,
+    elsewhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    mode: int,
+    text: str,
+    way: str,
+) -> None:
+    (elsewhere / name).write_text(text)
+    (elsewhere / name).chmod(mode)
+    monkeypatch.setenv("ARES_SHIP", "")
+    done = ares("submit", name)
+    assert done.code == 1
+    assert f"{name} is a file of the project and no command" in done.err
+    assert f"fix: ares submit {way}" in done.err
+    assert not taking.requests("POST", "/v1/jobs")
 
 
 def test_nothing_is_cancelled_unless_all_names_are_clear(stub: Stub, ares: Ares) -> None:

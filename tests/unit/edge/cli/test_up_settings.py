@@ -41,6 +41,11 @@ GIVEN: dict[str, tuple[str, object]] = {
     "node.images.mounts": ("/a", ["/a"]),
     "node.sandbox.level": ("sandbox", "sandbox"),
     "agents.tls": ("on", "on"),
+    "kube.door": ("10.0.0.1:7443", "10.0.0.1:7443"),
+    "kube.door_listen": ("10.0.0.1:7443", "10.0.0.1:7443"),
+    "objects.endpoint": ("https://s3.example", "https://s3.example"),
+    "objects.public_endpoint": ("https://files.example", "https://files.example"),
+    "otlp.endpoint": ("http://127.0.0.1:4318", "http://127.0.0.1:4318"),
     "timing.renew_every_s": ("1.5", 1.5),
     "timing.self_fence_s": ("6.5", 6.5),
     "timing.kill_s": ("0.5", 0.5),
@@ -55,15 +60,22 @@ GIVEN: dict[str, tuple[str, object]] = {
 }
 # Only in a file: refused on the command line, and said so.
 IN_A_FILE = {"auth.oidc.x.roles": {"ops": "operator"}, "autoscale.pools.x.labels": {"ops": "operator"}}
+BROWSER = {
+    "auth.oidc.x.authorize_url": "https://i.example/a", "auth.oidc.x.token_url": "https://i.example/t",
+    "auth.oidc.x.client_id": "c",
+}  # fmt: skip
 # Those that have to come with others.
 TOGETHER = {
     "auth.oidc.x.roles": {"auth.oidc.x.role_claim": "groups"},
     "auth.oidc.x.role_claim": {"auth.oidc.x.roles": {"ops": "operator"}},
     "auth.oidc.x.create": {"auth.oidc.x.tenant": "acme"},
     "auth.oidc.x.device_url": {"auth.oidc.x.token_url": "https://i.example/t", "auth.oidc.x.client_id": "c"},
+    "auth.oidc.x.authorize_url": BROWSER,
+    "auth.oidc.x.redirect_url": BROWSER,
+    "auth.oidc.x.client_secret_file": BROWSER,
     "auth.oidc.x.token_url": {"auth.oidc.x.device_url": "https://i.example/d", "auth.oidc.x.client_id": "c"},
 }
-URLS = ("jwks_url", "device_url", "token_url")
+URLS = ("jwks_url", "device_url", "token_url", "authorize_url", "redirect_url")
 
 
 def leaves(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from ares.api.books.costs import CostReport, CostRow
+from ares.edge.cli.commands.cost import csv_of
 from tests.unit.edge.client.stub import JOB, Stub, detail
 
 Ares = Callable[..., Any]
@@ -54,3 +56,13 @@ def test_show_tells_what_a_job_used(stub: Stub, ares: Ares) -> None:
     stub.on("GET", f"/v1/jobs/{JOB}/events", {"events": []})
     line = next(line for line in ares("show", JOB).out.splitlines() if line.startswith("  Used"))
     assert line == "  Used        2.00 GPU-hours, 0.84 kWh, cost 5.10; 25% of the GPU time lost; draws 420 W"
+
+
+def test_a_name_from_elsewhere_is_no_formula_in_the_csv_of_cost() -> None:
+    row, total = CostRow(key="=1+1", running_cost=-2.5), CostRow(key="total")
+    report = CostReport(
+        cluster="c", incarnation=1, by="gpu-model", currency="", first_day="2026-11-01", last_day="2026-11-01",
+        closed_day="", books_since="", at=0.0, rows=(row,), total=total, groups=1, whole=False,
+    )  # fmt: skip
+    (read,) = csv.DictReader(io.StringIO(csv_of(report)))
+    assert (read["key"], read["running_cost"]) == ("'=1+1", "-2.5")

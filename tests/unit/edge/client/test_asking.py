@@ -1,5 +1,6 @@
 """Amounts, keys and layers: from what people write to a JobSpec."""
 
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ares.edge.client import units, wishes
-from ares.edge.client.ask import FRIENDLY, GATHERED, OR, JobFields, _camel, job_spec, spec_from
+from ares.edge.client.ask import FOREIGN, FRIENDLY, GATHERED, OR, JobFields, _camel, job_spec, spec_from
 from ares.edge.client.errors import InvalidSpec
 from ares.model.job import DataInput, JobSpec, Resources, RetryPolicy, TopologyWish
 
@@ -90,6 +91,8 @@ def test_what_the_api_prints_can_be_submitted_again() -> None:
     ("asked", "says", "fix"),
     [
         ({"command": ["x"], "gpuss": 1}, "unknown key gpuss", "did you mean gpus?"),
+        ({"run": "python train.py"}, "unknown key run", "script: says what a shell runs"),
+        ({"apiVersion": "v1", "kind": "Pod"}, "unknown key apiVersion", "a Kubernetes manifest is no job file"),
         ({"command": ["x"], "resources": {"gpu": 1}}, "unknown key resources.gpu", "did you mean resources.gpus?"),
         ({"command": ["x"], "retry": {"zzz": 1}}, "unknown key retry.zzz", "known keys: retry.baseS"),
         ({"command": ["x"], "gpu_model": "A"}, "unknown key gpu_model", "gpuModel"),
@@ -147,6 +150,13 @@ def test_mistakes_are_named(asked: dict[str, Any], says: str, fix: str) -> None:
 def test_a_friendly_key_over_a_wrong_section_is_explained() -> None:
     with pytest.raises(InvalidSpec, match="resources"):
         spec_from({"command": ["x"], "resources": "all", "gpus": 1})
+
+
+def test_what_stands_for_keys_of_other_tools_exists() -> None:
+    known = {*FRIENDLY, *(field.encode_name for field in msgspec.structs.fields(JobSpec))}
+    for key, hint in FOREIGN.items():
+        assert key not in known
+        assert not [name for name in re.findall(r"\b(\w+):", hint) if name not in known], hint
 
 
 def test_friendly_keys_hide_no_field_of_the_api() -> None:

@@ -64,6 +64,8 @@ def test_nothing_is_guessed() -> None:
     waiting = of(spec(), JobState(id="a", tenant="t", name="n"))
     assert (waiting.measured, waiting.cpu.used, waiting.memory.used_mib, waiting.time.used_s) == (0, None, None, None)
     assert (waiting.advice, "known at the end" in waiting.unknown[0]) == ((), True)
+    cancelled = of(spec(), JobState(id="a", tenant="t", name="n", phase="CANCELLED"))
+    assert "ended before its node could tell" in cancelled.unknown[0]
     silent = of(spec(), ended())
     assert "did not say how much CPU and memory" in silent.unknown[0]
     on_gpus = of(

@@ -1,12 +1,14 @@
 """What importers make of sound files, and the way of Ares' own history out and back in."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from ares.check.replay.trace import BadTrace, Trace, node
-from ares.model.job import JobSpec, Resources
+from ares.model.job import JobSpec, Need, Resources
 from ares.model.node import NodeInfo
 from ares.model.state import ExitInfo, Job, JobState, Phase
 from ares.sim.traces.engine import replay
@@ -163,6 +165,20 @@ def test_history_comes_back_as_a_trace(tmp_path: Path) -> None:
     assert {(one.tenant, one.user, one.spec.name) for one in found.jobs} == {("lab", "ada", "fit")}
     assert found.warnings == ("2 jobs without an end of their own: left out", "1 line out of order: sorted")
     assert nodes_of(str(path)) == found.nodes
+
+
+@pytest.mark.parametrize(
+    "waits", [{"held": True}, {"begin_at": 5000.0}, {"needs": (Need(job="job-9"),), "finally_": True}]
+)
+def test_a_job_that_waited_comes_when_it_was_queued(tmp_path: Path, waits: dict[str, Any]) -> None:
+    """What it waited for is not in the trace: the job would never be queued, and `ares tune` broke off."""
+    job = done(1, "SUCCEEDED", 1090.0, 1100.0)
+    late = Job(spec=replace(job.spec, **waits), state=replace(job.state, queued_at=1080.0))
+    path = tmp_path / "mine.jsonl"
+    path.write_bytes(exported([node("n0", 4)], [late]))
+    found = read(path)
+    assert [(one.submit, one.run_s, one.spec) for one in found.jobs] == [(1080, 10, job.spec)]
+    assert found.warnings == ("1 job that waited for others, for a time or to be released: come when they were queued",)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ares.check.replay.decisions import CycleDecisions
@@ -59,3 +60,30 @@ def test_cycles_that_are_left_out_would_have_decided_nothing(
     every, many = decided()
     assert some == every
     assert few < many if not seed % 2 else few <= many
+
+
+@pytest.mark.parametrize("name", ["easy", "fair-share", "default", "easy@predicted"])
+@pytest.mark.parametrize("seed", [0, 2, 3, 4])
+def test_where_promises_are_not_seen_cycles_that_start_nothing_are_left_out(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcome() -> tuple[list[tuple[float, ...]], int]:
+        found = replay(given, policy(name))
+        jobs = found.jobs
+        return list(zip(jobs.first_start, jobs.last_start, np.nan_to_num(jobs.end), strict=True)), found.facts.cycles
+
+    given = crowd(seed)
+    some, few = outcome()
+    monkeypatch.setattr(StandingPlan, "starts_none", _never)
+    monkeypatch.setattr(StandingPlan, "holds", _never)
+    every, many = outcome()
+    assert np.array_equal(some, every, equal_nan=True)
+    assert few < many if not seed % 2 else few <= many
+
+
+def test_of_jobs_that_end_at_one_moment_the_earlier_start_ends_first() -> None:
+    log: list[CycleDecisions] = []
+    # The second starts in the gap before the first, and both end at 100.
+    given = trace(job(0.0, 20.0, 3), job(1.0, 80.0, 4), job(2.0, 98.0, 1), nodes=1, cpus=4)
+    replay(given, policy("greedy"), ReplayOptions(log=log.append))
+    assert [end.job for each in log for end in each.ended] == [0, 2, 1]

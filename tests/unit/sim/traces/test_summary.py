@@ -35,6 +35,7 @@ def test_the_longest_wait_and_that_of_wide_jobs() -> None:
     # Nineteen turns of two narrow ones, the last of them alone; the wide ones next, and the last job after both.
     assert (figures.wide_mean_wait_s, figures.wide_longest_wait_s) == ((190 + 199) / 2, 199)
     assert figures.longest_wait_s == 208
+    assert 199 < figures.p999_wait_s < 208
 
 
 def test_short_jobs_count_as_ten_seconds() -> None:

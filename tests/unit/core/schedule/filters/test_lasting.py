@@ -3,7 +3,7 @@
 import pytest
 
 from ares.core.ask import Ask
-from ares.core.schedule.filters import FILTERS, isolation
+from ares.core.schedule.filters import FILTERS, isolation, pods
 from ares.model.job import NodeTerm, TermOp
 from ares.model.node import Gpu, Taint
 from ares.model.profile import Profile
@@ -181,6 +181,19 @@ def test_devices_must_be_declared() -> None:
     assert many.message == "needs 6 tpu devices on one node; the nearest that could take it, t4, has 4"
     unknown = refusal("devices-declared", nodes, Ask(devices=(("npu", 1),)))
     assert unknown.message == "needs 1 npu device on one node; no node that could take it declares any"
+
+
+def test_pods_are_for_jobs_that_need_no_agent_on_their_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    # In force under every profile, and so in no list of filters.
+    monkeypatch.setitem(FILTERS, "pods", pods.FILTER)
+    bare = node("bare", info={"sandbox": ("pods", "pod-default-image", "images")})
+    nodes = [node("machine"), bare, node("strict", info={"sandbox": ("pods", "images")})]
+    assert passing("pods", [node("machine")], Ask(staged=True)) is None
+    assert passing("pods", nodes, Ask(image=True)) is None
+    assert passing("pods", nodes, Ask()) == ["machine", "bare"]
+    assert passing("pods", nodes, Ask(image=True, staged=True)) == ["machine"]
+    assert "names no image" in refusal("pods", nodes[2:], Ask()).message
+    assert "agent on its own machine" in refusal("pods", nodes[1:], Ask(staged=True)).message
 
 
 def test_container_images_need_a_node_that_runs_them(monkeypatch: pytest.MonkeyPatch) -> None:

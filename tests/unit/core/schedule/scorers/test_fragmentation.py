@@ -6,25 +6,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ares.core.ask import Ask
-from ares.core.capacity.node_slice import ClusterFacts, Matching, NodeSlice, Typical
+from ares.core.capacity.node_slice import ClusterFacts, Matching, NodeSlice, Typical, Wish
 from ares.core.schedule.scorers.fragmentation import score
 from tests.unit.core.schedule.nodes import Node, node, table
 from tests.unit.core.schedule.worlds import MODELS, World, worlds
 
 
 def typical(cpu: int, gpus: int = 1, milli: int = 1000, model: str | None = None, share: float = 1.0) -> Typical:
-    return Typical(cpu * 1000, gpus, milli, model, 0, share)
+    return Typical(cpu * 1000, gpus, milli, Wish(model), share)
 
 
-def scores(nodes: list[Node], ask: Ask, *shapes: Typical) -> dict[str, float]:
-    rows = NodeSlice(table(*nodes), ask, slice(0, len(nodes)), ClusterFacts(typical=shapes), Matching())
+def facts(*shapes: Typical, **prices: float) -> ClusterFacts:
+    """Prices by the model that is wished for."""
+    wishes = tuple(dict.fromkeys(shape.wish for shape in shapes if shape.wish != Wish()))
+    return ClusterFacts(
+        typical=shapes,
+        wishes=wishes,
+        prices=tuple((1 << at, prices.get(wish.gpu_model or "", 0.0)) for at, wish in enumerate(wishes)),
+    )
+
+
+def scores(nodes: list[Node], ask: Ask, *shapes: Typical, **prices: float) -> dict[str, float]:
+    rows = NodeSlice(table(*nodes), ask, slice(0, len(nodes)), facts(*shapes, **prices), Matching())
     said = score(rows)
     assert said is not None
     return dict(zip([one.record.info.name for one in nodes], said.tolist(), strict=True))
 
 
-def best(nodes: list[Node], ask: Ask, *shapes: Typical) -> str:
-    found = scores(nodes, ask, *shapes)
+def best(nodes: list[Node], ask: Ask, *shapes: Typical, **prices: float) -> str:
+    found = scores(nodes, ask, *shapes, **prices)
     ordered = sorted(found, key=lambda name: -found[name])
     assert found[ordered[0]] > found[ordered[1]], found
     return ordered[0]
@@ -41,7 +51,7 @@ def test_no_rows_get_no_scores(ask: Ask) -> None:
         table(node("a", gpus=1)),
         ask,
         np.array([], np.int64),
-        ClusterFacts(typical=(typical(1, model="A100"),)),
+        facts(typical(1, model="A100")),
         Matching(),
     )
     scores = score(nowhere)
@@ -64,7 +74,7 @@ def test_cpus_are_not_taken_from_under_idle_gpus() -> None:
     nodes = [node("tight", cpu=16, gpus=4), node("roomy", cpu=64, gpus=4)]
     found = scores(nodes, Ask(cpu_milli=12_000), typical(4))
     # Four CPUs for one GPU: 12 fewer strand 3 GPUs on the one, none on the other.
-    assert found == pytest.approx({"tight": 0.5 - 0.5 * 15 / 16, "roomy": 0.5})
+    assert found == pytest.approx({"tight": 0.5 - 0.5 * 3 / 4, "roomy": 0.5})
 
 
 def test_a_job_that_needs_few_cpus_goes_where_gpus_are_stranded() -> None:
@@ -81,25 +91,37 @@ def test_sets_of_gpus_stay_together_for_large_jobs() -> None:
 def test_a_model_asked_for_by_name_is_left_to_those_who_ask() -> None:
     nodes = [node("wanted", gpus=1, model=MODELS[0]), node("other", gpus=1, model=MODELS[1])]
     shapes = (typical(1, share=0.6), typical(1, model="A100", share=0.4))
-    assert best(nodes, Ask(gpus=1), *shapes) == "other"
+    assert best(nodes, Ask(gpus=1), *shapes, A100=0.5) == "other"
 
 
+def test_of_two_models_asked_for_by_name_the_scarcer_is_left_alone() -> None:
+    nodes = [node("scarce", gpus=1, model=MODELS[0]), node("plenty", gpus=1, model=MODELS[1])]
+    shapes = (typical(1, share=0.6), typical(1, model="A100", share=0.2), typical(1, model="A10", share=0.2))
+    assert best(nodes, Ask(gpus=1), *shapes, A100=0.75, A10=0.25) == "plenty"
+
+
+WISHES = st.builds(
+    Wish,
+    gpu_model=st.sampled_from([None, None, "A100", "A10", "H100"]),
+    gpu_memory_mib=st.sampled_from([0, 0, 40_000]),
+    selector=st.just(()),
+    terms=st.just(()),
+)
 SHAPES = st.builds(
     Typical,
     cpu_milli=st.sampled_from([500, 1000, 3000]),
     gpus=st.sampled_from([1, 1, 2, 4]),
     gpu_milli=st.sampled_from([300, 600, 1000]),
-    gpu_model=st.sampled_from([None, None, "A100", "A10", "H100"]),
-    gpu_memory_mib=st.sampled_from([0, 0, 40_000]),
+    wish=WISHES,
     share=st.sampled_from([0.1, 0.3, 0.45]),
 )
-PICTURES = st.lists(SHAPES, min_size=1, max_size=4, unique_by=lambda shape: shape[:5]).map(tuple)
+PICTURES = st.lists(SHAPES, min_size=1, max_size=4, unique_by=lambda shape: shape[:4]).map(tuple)
 
 
 @given(worlds(), PICTURES)
 def test_rows_alone_score_as_in_whole_columns(world: World, shapes: tuple[Typical, ...]) -> None:
     def said(at: object) -> np.ndarray:
-        found = score(NodeSlice(world.table, world.ask, at, ClusterFacts(typical=shapes), Matching()))  # pyright: ignore[reportArgumentType]
+        found = score(NodeSlice(world.table, world.ask, at, facts(*shapes), Matching()))  # pyright: ignore[reportArgumentType]
         assert found is not None
         return found
 
@@ -112,7 +134,7 @@ def test_rows_alone_score_as_in_whole_columns(world: World, shapes: tuple[Typica
 
 @given(worlds(), PICTURES)
 def test_the_tables_equal_the_definition(world: World, shapes: tuple[Typical, ...]) -> None:
-    rows = NodeSlice(world.table, world.ask, slice(0, len(world.nodes)), ClusterFacts(typical=shapes), Matching())
+    rows = NodeSlice(world.table, world.ask, slice(0, len(world.nodes)), facts(*shapes), Matching())
     said = score(rows)
     assert said is not None
     ask = world.ask
@@ -124,8 +146,8 @@ def test_the_tables_equal_the_definition(world: World, shapes: tuple[Typical, ..
         for gpu in sorted(fits, key=lambda gpu: (left[gpu], gpu))[: ask.gpus]:
             after[gpu] -= ask.gpu_milli
         answers = [
-            bool(world.table.answers(shape.gpu_model, shape.gpu_memory_mib)[row].any())
-            or (shape.gpu_model is None and shape.gpu_memory_mib == 0)
+            bool(world.table.answers(shape.wish.gpu_model, shape.wish.gpu_memory_mib)[row].any())
+            or shape.wish == Wish()
             for shape in shapes
         ]
         cpu = int(rows.cpu_free[row])
@@ -136,12 +158,14 @@ def test_the_tables_equal_the_definition(world: World, shapes: tuple[Typical, ..
 def _useless(shapes: tuple[Typical, ...], answers: list[bool], cpu: int, left: list[int]) -> float:
     """Idle GPU that the shapes could not use, shape by shape."""
     idle, whole, total = sum(left), left.count(1000), 0.0
-    cpu_mean = sum(shape.share * shape.cpu_milli for shape in shapes)
     for shape, answered in zip(shapes, answers, strict=True):
-        served = cpu * shape.gpus * shape.gpu_milli / shape.cpu_milli if answered else 0
-        small = sum(milli for milli in left if not answered or milli < shape.gpu_milli)
-        total += shape.share * (5 * max(0, idle - served) + small) / 1000
-        if answered and shape.gpus > 1 and shape.gpu_milli == 1000:
+        if not answered:
+            continue
+        if shape.gpus > 1 and shape.gpu_milli == 1000:
             sets = min(whole // shape.gpus, cpu // shape.cpu_milli)
-            total += 2.5 * shape.share * shape.cpu_milli / cpu_mean * (whole - sets * shape.gpus)
+            total += shape.share * (idle / 1000 - sets * shape.gpus)
+        else:
+            served = cpu * shape.gpus * shape.gpu_milli / shape.cpu_milli
+            rests = sum(milli % shape.gpu_milli for milli in left)
+            total += shape.share * (max(0, idle - served) + rests) / 1000
     return total

@@ -156,6 +156,24 @@ def test_a_staged_input_is_looked_for_by_its_dataset() -> None:
     assert holder == 0.0 > namesake
 
 
+def test_a_version_that_a_node_has_is_near_for_its_tenant_alone() -> None:
+    sha256 = "ab" * 32
+    given = DataInput(name="data", from_=f"ares://datasets/d@sha256:{sha256}", size_mib=10_000)
+    spec = JobSpec(command=("x",), inputs=(given,))
+    nodes = [
+        node("holder", cached=(f"acme@sha256:{sha256}",), info={"rack": "r1"}),
+        node("beside", info={"rack": "r1"}),
+        node("afar", info={"rack": "r2"}),
+        node("theirs", cached=(f"umbrella@sha256:{sha256}",)),
+    ]
+    (ask,) = asks_of(spec, "acme")
+    holder, beside, afar, theirs = scores("locality", nodes, ask) or [9.0] * 4
+    assert holder == 0.0 > beside > afar == theirs
+    (ask,) = asks_of(spec, "umbrella")
+    holder, *_, theirs = scores("locality", nodes, ask) or [9.0] * 4
+    assert theirs == 0.0 > holder
+
+
 def test_undeclared_places_are_not_one_place() -> None:
     nodes = [node("holder", info={"datasets": ("d",)}), node("other")]
     holder, other = scores("locality", nodes, Ask(inputs=(("d", 1),))) or (1.0, 1.0)

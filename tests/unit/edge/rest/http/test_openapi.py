@@ -29,7 +29,7 @@ def test_only_public_routes_go_without_a_token(doc: dict[str, Any]) -> None:
     assert doc["security"] == [{"token": []}]
     assert doc["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
     opened = {path for path, item in doc["paths"].items() for entry in item.values() if entry.get("security") == []}
-    assert opened == {"/v1/auth", "/v1/healthz", "/v1/readyz"}
+    assert opened == {"/v1/auth", "/v1/auth/logins", "/v1/auth/sessions", "/v1/healthz", "/v1/readyz"}
 
 
 def test_requests_admit_no_unknown_fields(doc: dict[str, Any]) -> None:
@@ -69,7 +69,7 @@ def test_errors_are_documented_as_problems(doc: dict[str, Any]) -> None:
             assert all("application/problem+json" in answer["content"] for answer in errors.values())
     text = json.dumps(doc["paths"])
     unsaid = {code for code in KINDS if f"`{code}`" not in text}
-    assert unsaid == {"lagged", "not-ready", "method-not-allowed"}
+    assert unsaid == {"lagged", "not-ready", "method-not-allowed", "cluster-unreachable"}
 
 
 def test_references_resolve_and_nothing_is_left_over(doc: dict[str, Any]) -> None:

@@ -125,7 +125,15 @@ nested = st.recursive(
 )
 
 
-@given(nested, st.integers(0, 40))
+plain = st.text(alphabet="[]{}a", max_size=4)
+unescaped = st.recursive(
+    plain,
+    lambda child: st.lists(child, max_size=3) | st.dictionaries(plain, child, max_size=3),
+    max_leaves=60,
+)
+
+
+@given(nested | unescaped, st.integers(0, 40))
 def test_depth_is_measured_exactly(value: Any, wrapped: int) -> None:
     for _ in range(wrapped):
         value = [value]
