@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 TESTS ?= tests
 # More than there are cores: tests of real processes wait for two thirds of their time.
-WORKERS ?= 6
+WORKERS ?= 8
 SEEDS ?= 100000
 HOURS ?= 2
 REQUESTS ?= 100000
@@ -25,17 +25,13 @@ ui: ## build the dashboard anew from ui/, which needs Node; `make up` does not (
 	@scripts/setup test
 	@.venv/bin/python scripts/build_ui.py $(ARGS)
 
-# Compiled once for all workers, which would each do it at the same time; tests by pytest, which rewrites their assertions.
-COLLECT = .venv/bin/pytest --collect-only -q -q -p no:cacheprovider
-
 # Names of the tests that failed, for a second look.
 FAILED = .pytest_cache/failed
 
 test: ## run every test (TESTS=tests/unit ARGS="-x" for a part)
 	@scripts/setup test
 	@.venv/bin/python -m compileall -q -j 0 src
-	@[ -d tests/__pycache__ ] || { $(COLLECT) tests/unit & $(COLLECT) tests --ignore tests/unit; wait; } >/dev/null 2>&1
-	@ARES_FAILED=$(FAILED) .venv/bin/pytest $(TESTS) -q -n $(WORKERS) --dist worksteal $(ARGS) || scripts/second-look $$? $(FAILED)
+	@ARES_FAILED=$(FAILED) .venv/bin/pytest $(TESTS) -q -n $(WORKERS) $(ARGS) || scripts/second-look $$? $(FAILED)
 
 chaos: ## all proof of exactly-once: simulated histories, real faults on real processes; hours (SEEDS=1000 for a part)
 	@scripts/setup test

@@ -13,7 +13,9 @@ import uvloop
 
 from bench import (
     budget,
+    dashboard,
     etcd,
+    federation,
     images,
     latency,
     launches,
@@ -26,10 +28,13 @@ from bench import (
     noops,
     pauses,
     planners,
+    pods,
+    predictions,
     replays,
     replicas,
     scheduling,
     shipping,
+    staging,
     starvation,
     submissions,
     tenants,
@@ -61,9 +66,14 @@ TITLES = {
     "p": "several planners",
     "q": "replicas that share the work",
     "r": "jobs in images",
+    "s": "a federation of three clusters",
     "mpi": "launches of MPI programs",
+    "kube": "pods on a real API server of Kubernetes",
     "transfer": "bulk bytes over a shared link",
+    "data": "datasets and checkpoints",
     "logs": "lines of output at their readers",
+    "ui": "the dashboard, and what watching costs",
+    "predict": "predictions beside users' estimates",
     "budget": "CPU time of a job, a submission and a placement",
 }
 
@@ -90,9 +100,14 @@ def main() -> int:
         "p": planners.rows,
         "q": replicas.rows,
         "r": images.rows,
+        "s": federation.rows,
         "mpi": launches.rows,
+        "kube": pods.rows,
         "transfer": transfers.rows,
+        "data": staging.rows,
         "logs": logs.rows,
+        "ui": dashboard.rows,
+        "predict": predictions.rows,
         "budget": budget_rows,
     }  # fmt: skip
     about = machine.describe() + (", quick counts" if asked.quick else "")

@@ -18,25 +18,42 @@ _SAYS = "import time\nfor n in range({count}):\n    print(repr(time.time()), flu
 _FLOODS = "import sys, time\nwhile True:\n    sys.stdout.write('x' * 65535 + '\\n')\n    time.sleep(0.02)\n"
 
 
+# Starts hundreds of short processes a second, whose output is kept or thrown away.
+_SHELL = "while :; do head -c 65535 /dev/zero | tr '\\0' x; echo; done"
+_SILENT = f"({_SHELL}) > /dev/null"
+
+
 async def rows(scale: Scale, folder: Path) -> list[Row]:
     followed, loud, seconds = (8, 4, 20) if scale.jobs > 1000 else (2, 2, 5)
     with platform(folder) as ares:
         async with AsyncClient(f"http://127.0.0.1:{ares.port}", ares.token) as client:
             calm = await _late(client, followed, seconds)
-            floods = [await client.submit(_job(("python3", "-c", _FLOODS))) for _ in range(loud)]
-            try:
-                busy = await _late(client, followed, seconds)
-            finally:
-                for job in floods:
-                    await client.cancel(job)
-    before, after = _p99(calm), _p99(busy)
+            busy = await _beside(client, [("python3", "-c", _FLOODS)] * loud, followed, seconds)
+            silent = await _beside(client, [("sh", "-c", _SILENT)] * loud, followed, seconds)
+            shell = await _beside(client, [("sh", "-c", _SHELL)] * loud, followed, seconds)
     return [
-        Row(
-            "logs", f"lines at their readers, p99, beside {loud} jobs that write 3 MB/s each", f"{after:,.3f} s", after,
-            f"without them {before:,.3f} s", after / before, f"≤ {LATE_TARGET_S:g} s", judged(after <= LATE_TARGET_S),
-            note=f"{len(busy):,} lines of {followed} jobs, slowest {max(busy):,.3f} s",
-        )
-    ]  # fmt: skip
+        _row(f"beside {loud} jobs that write 3 MB/s each", busy, "without them", calm),
+        _row(f"beside {loud} jobs in shell, as loud as they can", shell, "their output thrown away", silent),
+    ]
+
+
+def _row(beside: str, found: list[float], other: str, against: list[float]) -> Row:
+    late, before = _p99(found), _p99(against)
+    return Row(
+        "logs", f"lines at their readers, p99, {beside}", f"{late:,.3f} s", late, f"{other} {before:,.3f} s",
+        late / before, f"≤ {LATE_TARGET_S:g} s", judged(late <= LATE_TARGET_S),
+        note=f"{len(found):,} lines, slowest {max(found):,.3f} s",
+    )  # fmt: skip
+
+
+async def _beside(client: AsyncClient, others: list[tuple[str, ...]], jobs: int, seconds: int) -> list[float]:
+    """How late lines are while those commands run."""
+    started = [await client.submit(_job(command)) for command in others]
+    try:
+        return await _late(client, jobs, seconds)
+    finally:
+        for job in started:
+            await client.cancel(job)
 
 
 def _job(command: tuple[str, ...]) -> JobSpec:

@@ -117,7 +117,7 @@ async def _hold(line: Connection) -> None:
 
 def _slowest_renewal(before: str, after: str) -> str:
     """The bound that all renewals in between were durable within, by the server's own histogram."""
-    bucket = re.compile(r'^ares_store_latency_seconds_bucket\{le="(.*?)",op="renew"\} (.*)$', re.MULTILINE)
+    bucket = re.compile(r'^ares_store_latency_seconds_bucket\{op="renew",le="(.*?)"\} (.*)$', re.MULTILINE)
     counts = [{bound: float(count) for bound, count in bucket.findall(text)} for text in (before, after)]
     grown = {bound: count - counts[0].get(bound, 0.0) for bound, count in counts[1].items()}
     whole = max(grown.values(), default=0.0)

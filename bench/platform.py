@@ -52,6 +52,8 @@ class Platform:
     home: Path
     server: subprocess.Popen[bytes]
     agent: subprocess.Popen[bytes] | None = None
+    # The port that agents, and clusters of a federation, connect to.
+    agents: int = 0
 
     async def connect(self) -> Connection:
         return await Connection.open(self.port, self.token)
@@ -105,14 +107,14 @@ def platform(
         )
         token = json.loads(left.read_text())["token"]
         if not with_agent:
-            yield Platform(http, token, home, server)
+            yield Platform(http, token, home, server, agents=agents)
             return
         log = folder / "agent.log"
         join = ["--server", f"127.0.0.1:{agents}", "--auto-join", "--name", "bench"]
         join += [f"--set=node.sandbox.writable={folder}", "--set=node.sandbox.uids=none"] if lend else []
         agent = stack.enter_context(running([*ares, "agent", *join], log, env))
         _wait(lambda: _node_is_ready(http, token), agent, "the agent", log)
-        yield Platform(http, token, home, server, agent)
+        yield Platform(http, token, home, server, agent, agents)
 
 
 def _wait(ready: Callable[[], bool], process: subprocess.Popen[bytes], what: str, log: Path) -> None:

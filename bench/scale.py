@@ -57,6 +57,11 @@ class Scale:
     mixed: int = 6000
     # For replicas: no-op jobs.
     shared_jobs: int = 2000
+    # For a federation: jobs that are offered at once, and one by one.
+    offers: int = 2000
+    offers_paced: int = 200
+    # For the dashboard: jobs in its list.
+    listed: int = 100_000
     # For the budget: rounds, and what each of them counts.
     budget_rounds: int = 6
     budget_spawns: int = 1000
@@ -75,5 +80,7 @@ QUICK = Scale(
     losses=2, watched=(100, 0.5), tenants=100, rounds=2, round_s=3.0, neighbour_jobs=5000,
     promised=(250, 1000), paused_nodes=(10,), paused_jobs=(1000,), paused_s=8.0,
     starved_rounds=1, starved_jobs=60, starved_seeds=2, flow_jobs=500, flow_chain=30, mixed=1000, shared_jobs=300,
+    offers=200, offers_paced=20,
+    listed=5000,
     budget_rounds=2, budget_spawns=300, budget_jobs=128, budget_singles=300, budget_commits=1500,
 )  # fmt: skip

@@ -18,7 +18,7 @@ from ares.sim.traces.engine import replay as play
 from ares.sim.traces.formats import read
 from ares.sim.traces.policies import policy
 from bench.fgd.ares import Ares
-from bench.fgd.trace import arrivals
+from bench.fgd.lists import arrivals
 from oracles.recording import Part, data
 
 KTH_JOBS = 5000

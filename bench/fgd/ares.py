@@ -3,15 +3,16 @@
 from functools import lru_cache
 
 from ares.core.ask import Ask
-from ares.core.capacity.node_slice import ClusterFacts
 from ares.core.capacity.transaction import Transaction
 from ares.core.capacity.typical import Typicals
+from ares.core.capacity.wishes import facts_of
 from ares.core.schedule.cluster import Cluster
 from ares.core.schedule.place import place_one
 from ares.model.job import NodeTerm
 from ares.model.node import Gpu, NodeInfo, NodeRecord
 from ares.model.profile import Profile
-from bench.fgd.trace import WHOLE, Machine, Pod, pods, shuffled
+from bench.fgd.lists import pods
+from bench.fgd.trace import WHOLE, Machine, Pod, shuffled
 
 _LABEL = "gpu"
 
@@ -24,7 +25,7 @@ class Ares:
         for machine in shuffled(seed):
             self.cluster.put_node(_record(machine))
             self.cluster.set_ready(machine.name, True)
-        self.cluster.evaluations.facts = _facts(name)
+        self.cluster.evaluations.facts = facts_of(self.cluster.table, _seen(name))
         self._taken = Transaction(self.cluster.evaluations)
         self._names = [machine.name for machine in shuffled(seed)]
 
@@ -52,11 +53,11 @@ def ask(pod: Pod) -> Ask:
 
 
 @lru_cache
-def _facts(name: str) -> ClusterFacts:
+def _seen(name: str) -> Typicals:
     seen = Typicals()
     for pod in pods(name):
         seen.count(ask(pod))
-    return ClusterFacts(typical=seen.top())
+    return seen
 
 
 def _record(machine: Machine) -> NodeRecord:

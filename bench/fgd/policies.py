@@ -4,8 +4,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from bench.fgd.lists import typical
 from bench.fgd.simulate import Cluster, Floats, Ints
-from bench.fgd.trace import WHOLE, Pod, typical
+from bench.fgd.trace import WHOLE, Pod
 
 _CPU_MOST, _GPU_MOST = 128_000, 8_000
 

@@ -1,8 +1,7 @@
-"""The trace: nodes, lists of pods, what was published about them, and arrivals drawn from a list."""
+"""The trace: nodes, lists of pods, and what was published about them."""
 
 import csv
 import gzip
-from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -13,8 +12,6 @@ FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "fgd"
 LISTS = ("default", "cpu050", "gpushare40", "gpuspec10", "multigpu20")
 PERCENTS = (80, 90, 95, 100, 110, 120, 130)
 WHOLE = 1000
-# Pods arrive until they asked for this share of all GPUs.
-ARRIVING = 1.3
 
 
 class Pod(NamedTuple):
@@ -70,7 +67,7 @@ def machines() -> tuple[Machine, ...]:
 
 
 @lru_cache
-def pods(name: str) -> tuple[Pod, ...]:
+def listed(name: str) -> tuple[Pod, ...]:
     """In the order of their names."""
     rows = sorted(_rows(f"openb_pod_list_{name}.csv.gz"), key=lambda row: row["name"])
     return tuple(map(_pod, rows))
@@ -94,36 +91,7 @@ def published() -> dict[tuple[str, str, int], Published]:
         }  # fmt: skip
 
 
-@lru_cache
-def typical(name: str) -> tuple[Shape, ...]:
-    """The most frequent kinds of pods that together make up 95 % of a list."""
-    kinds = Counter((pod.cpu_milli, pod.gpus, pod.gpu_milli, pod.models) for pod in pods(name))
-    total = sum(kinds.values())
-    chosen: list[tuple[tuple[int, int, int, tuple[str, ...]], int]] = []
-    covered = 0
-    for kind, count in sorted(kinds.items(), key=lambda item: (-item[1], item[0])):
-        if covered >= 0.95 * total:
-            break
-        chosen.append((kind, count))
-        covered += count
-    return tuple(Shape(*kind, count / covered) for kind, count in chosen)
-
-
 def shuffled(seed: int) -> list[Machine]:
     """The nodes in the order of this run: the first of equals is another one each time."""
     known = machines()
     return [known[at] for at in np.random.default_rng([seed, 1]).permutation(len(known)).tolist()]
-
-
-def arrivals(name: str, seed: int, arriving: float = ARRIVING) -> list[Pod]:
-    """All pods of the list in random order, then more of them, drawn at random, until enough is asked for."""
-    listed = pods(name)
-    draw = np.random.default_rng(seed)
-    enough = arriving * WHOLE * sum(machine.gpus for machine in machines())
-    order: list[Pod] = [listed[at] for at in draw.permutation(len(listed)).tolist()]
-    asked = sum(pod.gpus_milli for pod in order)
-    while asked < enough:
-        pod = listed[int(draw.integers(len(listed)))]
-        order.append(pod)
-        asked += pod.gpus_milli
-    return order

@@ -18,6 +18,8 @@ class Peer:
     name: str
     note: str
     measure: Callable[[int], Measured]
+    # Of a chain: what is counted from one task to the next.
+    between: str = ""
 
 
 def _slurm(jobs: int) -> Measured:
@@ -54,6 +56,16 @@ PEERS = (
 )
 # Systems whose tasks wait for each other: one task of a chain after the other.
 CHAINS = (
-    Peer("HyperQueue", "one job, each task depends on the one before; no state on disk", _hyperqueue_chain),
-    Peer("Dask", "futures of futures, a worker process with two threads; no state on disk", _dask_chain),
+    Peer(
+        "HyperQueue",
+        "one job, each task depends on the one before; no state on disk",
+        _hyperqueue_chain,
+        "what two tasks in a row wrote as the time, with one start of a process",
+    ),
+    Peer(
+        "Dask",
+        "futures of futures, a worker process with two threads; no state on disk",
+        _dask_chain,
+        "a task's end to the next one's begin, in the worker",
+    ),
 )

@@ -25,6 +25,9 @@ class Measured:
     seconds: float
     # Of the peer with all it started.
     cpu_s: float
+    # Of a chain, from one task to the next.
+    p50_s: float = 0.0
+    p99_s: float = 0.0
 
     @property
     def cpu_ms(self) -> float:
@@ -43,7 +46,8 @@ def run(driver: str, python: str, jobs: int, timeout_s: float, env: Mapping[str,
         said = _output(command, timeout_s, {**os.environ, **(env or {})})
     try:
         answer = json.loads(said.strip().splitlines()[-1])
-        return Measured(int(answer["jobs"]), float(answer["seconds"]), float(answer["cpu_s"]))
+        whole = int(answer["jobs"]), float(answer["seconds"]), float(answer["cpu_s"])
+        return Measured(*whole, float(answer.get("p50_s", 0.0)), float(answer.get("p99_s", 0.0)))
     except (IndexError, ValueError, KeyError, TypeError):
         raise NotMeasured(f"its driver printed no measurement: {said.strip()[-200:]!r}") from None
 

@@ -1,9 +1,10 @@
-"""HyperQueue's own local cluster: one job whose N tasks follow each other, each runs `true`."""
+"""HyperQueue's own local cluster: one job whose N tasks follow each other, each runs `date`."""
 
 import json
 import os
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from hyperqueue import LocalCluster
@@ -12,18 +13,22 @@ from hyperqueue.job import Job
 from spent import cpu_s
 
 
-def run(client, folder: Path, count: int) -> tuple[float, float]:
-    """The seconds and the CPU seconds of a chain. Its client asks once a second, so the last task notes the time."""
-    job, ended = Job(max_fails=0, default_workdir=str(folder)), folder / f"ended-{count}"
+def run(client, folder: Path, count: int) -> tuple[float, float, list[float]]:
+    """The seconds and the CPU seconds of a chain, and how long it took from one task to the next. Its client asks once
+    a second, so the tasks note the time."""
+    job, notes = Job(max_fails=0, default_workdir=str(folder)), folder / f"notes-{count}"
+    notes.mkdir()
     last = None
-    for _ in range(count - 1):
-        last = job.program(["true"], stdout=None, stderr=None, deps=() if last is None else (last,))
-    job.program(["sh", "-c", f"date +%s.%N >{ended}"], stdout=None, stderr=None, deps=(last,))
+    for number in range(count):
+        note = str(notes / str(number))
+        last = job.program(["date", "+%s.%N"], stdout=note, stderr=None, deps=() if last is None else (last,))
     began, cpu = time.time(), cpu_s()
     submitted = client.submit(job)
     if failed := client.connection.wait_for_jobs((submitted.id,), lambda _: None):
         sys.exit(f"hyperqueue: failed jobs: {failed}")
-    return float(ended.read_text()) - began, cpu_s() - cpu
+    spent = cpu_s() - cpu
+    times = [float((notes / str(number)).read_text()) for number in range(count)]
+    return times[-1] - began, spent, sorted(after - before for before, after in pairwise(times))
 
 
 def main(jobs: int, folder: Path) -> None:
@@ -31,8 +36,9 @@ def main(jobs: int, folder: Path) -> None:
         cluster.start_worker(WorkerConfig(cores=os.cpu_count() or 2))
         client = cluster.client()
         run(client, folder, 20)
-        seconds, cpu = run(client, folder, jobs)
-    print(json.dumps({"jobs": jobs, "seconds": seconds, "cpu_s": cpu}), flush=True)
+        seconds, cpu, gaps = run(client, folder, jobs)
+    between = {"p50_s": gaps[len(gaps) // 2], "p99_s": gaps[int(len(gaps) * 0.99)]}
+    print(json.dumps({"jobs": jobs, "seconds": seconds, "cpu_s": cpu, **between}), flush=True)
 
 
 if __name__ == "__main__":
