@@ -100,7 +100,7 @@ async def test_the_next_leader_counts_what_the_one_before_it_offered() -> None:
         other = next(replica for replica in world.replicas if replica is not before)
         await world.until(lambda: other.leader.leading)
         await world.settle()
-        sums = other.federation.routes.lent.of("west")
+        sums = other.federation.routes.offered_room.of("west")
         assert [amounts[2] for amounts in sums.values()] == [3]
 
 
