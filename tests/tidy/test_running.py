@@ -188,7 +188,7 @@ def second_look(folder: Path, status: int, names: list[str]) -> "subprocess.Comp
     ("status", "names", "code", "says"),
     [
         (1, ["test_some.py::test_fails_always"], 1, "second look: 1 of all tests failed"),
-        (1, [f"test_some.py::test_{number}" for number in range(4)], 1, "more than 3: no second look"),
+        (1, [f"test_some.py::test_{number}" for number in range(13)], 1, "more than 12: no second look"),
         (2, ["test_some.py::test_fails_once"], 2, ""),
         (1, [], 1, ""),
     ],
