@@ -44,8 +44,8 @@ _PROGRAM = (sys.executable, "-m", "ares")
 _SERVERS = ("server", "agent")
 # What people type and what talks to a server; programs of their own start processes and look at how they were begun.
 _COMMANDS = frozenset(name for name, module in COMMANDS.items() if module not in PROGRAMS)
-# Variables that are read when they are needed.
-_READ_LATE = ("ARES_", "XDG_CACHE_HOME")
+# Variables that are read when they are needed, or not at all.
+_READ_LATE = ("ARES_", "XDG_CACHE_HOME", "PYTEST_CURRENT_TEST")
 # What a pipe holds; more would need a thread that writes.
 _INPUT_MAX = 1 << 16
 _REQUEST_MAX = 1 << 17
@@ -59,7 +59,9 @@ def can_begin(command: Sequence[str], env: Mapping[str, str]) -> bool:
 
 
 def _reads_late(env: Mapping[str, str]) -> bool:
-    others = {name for name, value in env.items() if os.environ.get(name) != value} | (os.environ.keys() - env.keys())
+    """An empty variable is as good as none: `make` leaves its own empty, and programs are begun without."""
+    names = env.keys() | os.environ.keys()
+    others = {name for name in names if env.get(name, "") != os.environ.get(name, "")}
     return all(name.startswith(_READ_LATE) for name in others)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.platform import eventually
 from tests.running import Group, Kind, Queue, note_failed
 from tests.tidy.source import ROOT
+from tests.warm import can_begin
 
 
 def group(*tests: int, kind: Kind) -> Group:
@@ -206,3 +207,16 @@ def test_what_passes_alone_is_named_as_unsteady(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "UNSTEADY" in done.stderr
     assert "  test_some.py::test_fails_once" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "warm"),
+    [("MAKEFLAGS", "", True), ("PYTEST_CURRENT_TEST", "another", True), ("ARES_X", "1", True), ("TZ", "UTC+3", False)],
+)
+def test_servers_begin_with_their_modules_imported(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, *, warm: bool
+) -> None:
+    """Also below `make`, which leaves empty variables of its own. What Python reads as it begins needs a new one."""
+    without = {name: value for name, value in os.environ.items() if value}
+    monkeypatch.setenv(name, value)
+    assert can_begin([sys.executable, "-m", "ares", "server"], without) is warm
