@@ -138,7 +138,8 @@ def test_session_of_a_killed_client_is_found_and_ended(shared: Platform, job: st
 
 
 def test_session_goes_on_after_the_server_was_killed(platform: Platform) -> None:
-    server = platform.server()
+    # Jobs go on for as long as a busy machine may take to start a server.
+    server = platform.server(settings=("timing.restart_s=120",))
     platform.agent("node-a")
     job = running(platform)
     with Terminal(["exec", "-it", job, "--", "sh"], server.home) as terminal:

@@ -155,7 +155,7 @@ def test_shell_is_a_job_that_ends_with_it(shared: Platform) -> None:
 
 def test_shell_that_was_left_is_attached_to_and_ends_when_idle(shared: Platform) -> None:
     home = shared.servers[0].home
-    with Terminal(["shell", "--workdir", "none", "--cpus", "100m", "--idle", "3s", "--", "sh"], home) as terminal:
+    with Terminal(["shell", "--workdir", "none", "--cpus", "100m", "--idle", "15s", "--", "sh"], home) as terminal:
         job = terminal.until(" (shell)").rpartition("submitted ")[2]
         terminal.type("echo he'llo'\r")
         terminal.until("hello")
