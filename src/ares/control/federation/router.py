@@ -1,7 +1,6 @@
 """Which cluster a job that waits is offered to, on the leader of a global plane. One offer at a time for each job."""
 
 import asyncio
-from collections.abc import Iterable
 
 import msgspec
 import structlog
@@ -10,6 +9,7 @@ from ares.control.execution.transitions import JobChange, Transitions
 from ares.control.federation.clusters import Clusters
 from ares.control.federation.owner_index import OwnerIndex
 from ares.control.federation.routing.routes import RoutePass, Routes
+from ares.control.state.pacing import WORKED_ON, breathe
 from ares.control.state.view import View
 from ares.core.federation.clusters import OVER, code_in
 from ares.core.federation.owners import (
@@ -26,12 +26,13 @@ from ares.core.federation.owners import (
 from ares.core.federation.reports import REPORT_EVERY_S
 from ares.core.lifecycle.inputs import OwnerMoved
 from ares.core.lifecycle.owners import owner_of
-from ares.core.queue.order import LEVELS
+from ares.core.queue.order import account_of
 from ares.core.routing.choice import moves_to, shortened
 from ares.core.routing.facts import RouteAsk
 from ares.core.routing.options import chosen_kind, option_of, taken
 from ares.core.routing.terms import seconds
 from ares.model.cluster import Owner, RouteDecision
+from ares.model.job import JobSpec
 from ares.model.state import TERMINAL, JobState
 from ares.ports.clock import Clock, happens
 from ares.ports.store import Compare, StoreError
@@ -41,6 +42,9 @@ log = structlog.get_logger()
 _LOOK_S = 1.0
 # Jobs that are offered in one go, so that reports are looked at anew in between.
 _AT_ONCE = 500
+# By specification, account and estimate: jobs that are alike to the router. While a specification is kept, its id is
+# its own.
+_Alike = dict[tuple[int, str, float], JobSpec]
 # A cluster that declined a job is not asked for it again for so long.
 _AGAIN_S = 10.0
 _STORE_PAUSE_S = 0.5
@@ -99,21 +103,27 @@ class Router:
         now, open_ = self._clock.monotonic(), dict[tuple[str, int], float]()
         looks, changes = self._routes.begin(), list[JobChange]()
         for name, record in self._clusters.records.items():
-            jobs = [self._view.entries[job].state for job in self._index.jobs(name)]
-            for state in jobs:
+            for state in self._judged(name, dead=record.state in OVER):
                 what = self._over(state, dead=record.state in OVER, now=now, open_=open_) or self._better(state, looks)
                 if what is not None:
                     # A report that this replica has not seen yet says that the cluster is not silent.
                     heard = self._view.kept.reports.unchanged(name)
                     guards = (guard, heard) if isinstance(what.asked, LeaseOver) else (guard,)
                     changes.append(JobChange(state.id, state.tenant, (what,), guards))
-            if record.state == "DRAINING" and not jobs and not self._clusters.is_lent(name):
+            if record.state == "DRAINING" and not self._index.jobs(name) and not self._clusters.is_lent(name):
                 await self._clusters.emptied(name)
         self._open = open_
         if changes:
             await self._transitions.apply(changes)
-        if len(self._declined) > 2 * len(self._index.held) + 1000:
-            self._declined = {job: found for job, found in self._declined.items() if job in self._index.held}
+        if len(self._declined) > 2 * len(self._index.unowned) + 1000:
+            self._declined = {job: found for job, found in self._declined.items() if job in self._index.unowned}
+
+    def _judged(self, cluster: str, *, dead: bool) -> list[JobState]:
+        """Jobs that may leave the cluster: what it is offered, and all where it is silent or dead."""
+        silent_s = self._clusters.age_s(cluster)
+        every = dead or (silent_s is not None and silent_s >= LEASE_MIN_S)
+        jobs = self._index.jobs(cluster) if every else self._index.offered(cluster)
+        return [self._view.entries[job].state for job in jobs]
 
     def _over(
         self, state: JobState, *, dead: bool, now: float, open_: dict[tuple[str, int], float]
@@ -164,46 +174,54 @@ class Router:
     # ---- new offers
 
     async def _offer(self, guard: Compare) -> None:
+        """To as many as are offered in one go: jobs that no cluster can run now hold up none behind them."""
         self._heed_reports()
         looks, changes = self._routes.begin(), list[JobChange]()
-        for state in self._next():
-            found = self._choose(state, looks)
-            if found is None:
+        rebuilt, vain = self._clusters.is_rebuilt(self._transitions.epoch), _Alike()
+        for place, job in enumerate(self._index.unowned.in_order()):
+            if len(changes) == _AT_ONCE:
+                self._wake.set()
+                break
+            if place % WORKED_ON == WORKED_ON - 1:
+                await breathe()
+            entry = self._view.entries.get(job)
+            if entry is None or job not in self._index.unowned or not self._is_free(entry.state, rebuilt=rebuilt):
                 continue
-            ask, decision = found
-            epoch = owner_of(state).epoch + 1
-            looks.offered(ask, decision, state.id, epoch)
-            record = {"route": msgspec.to_builtins(shortened(decision))}
-            what = OwnerMoved(asked=MakeOffer(cluster=decision.chosen), reason=_why(decision), record=record)
-            changes.append(JobChange(state.id, state.tenant, (what,), (guard,)))
+            found = self._choose(entry.state, looks, vain)
+            if found is not None:
+                changes.append(self._made(entry.state, *found, looks, guard))
         if changes:
             await self._transitions.apply(changes)
-        if len(self._index.held) > _AT_ONCE and changes:
-            self._wake.set()
 
-    def _next(self) -> Iterable[JobState]:
-        """By priority, then in the order in which they came."""
-        states = [self._view.entries[job].state for job in self._index.held if job in self._view.entries]
-        epoch = self._transitions.epoch
-        rebuilt = self._clusters.is_rebuilt(epoch)
-        ready = [s for s in states if not s.lingering and may_offer(owner_of(s), epoch, rebuilt=rebuilt)]
-        return sorted(ready, key=lambda state: (self._level(state), state.queued_at))[:_AT_ONCE]
+    def _is_free(self, state: JobState, *, rebuilt: bool) -> bool:
+        return not state.lingering and may_offer(owner_of(state), self._transitions.epoch, rebuilt=rebuilt)
 
-    def _level(self, state: JobState) -> int:
-        spec = self._view.spec(state)
-        return 0 if spec is None else LEVELS[spec.priority]
+    def _made(
+        self, state: JobState, ask: RouteAsk, decision: RouteDecision, looks: RoutePass, guard: Compare
+    ) -> JobChange:
+        looks.offered(ask, decision, state.id, owner_of(state).epoch + 1)
+        record = {"route": msgspec.to_builtins(shortened(decision))}
+        what = OwnerMoved(asked=MakeOffer(cluster=decision.chosen), reason=_why(decision), record=record)
+        return JobChange(state.id, state.tenant, (what,), (guard,))
 
-    def _choose(self, state: JobState, looks: RoutePass) -> tuple[RouteAsk, RouteDecision] | None:
+    def _choose(
+        self, state: JobState, looks: RoutePass, vain: _Alike | None = None
+    ) -> tuple[RouteAsk, RouteDecision] | None:
         """The cluster where it costs least, in seconds, of those that hard rules leave: as it is, or as the first
-        of its alternatives that some cluster can run."""
+        of its alternatives that some cluster can run. `vain`: jobs that none can run, so that one like them is not
+        looked at again."""
         spec = self._view.spec(state)
         if spec is None:
             return None
-        no = self._just_declined(state.id)
+        alike, no = (id(spec), account_of(state), state.cost_estimate), self._just_declined(state.id)
+        if vain is not None and alike in vain:
+            return None
         for ask in self._routes.asks(state, spec):
             decision = looks.decide(ask, no)
             if decision.chosen:
                 return ask, decision
+        if vain is not None and not no:
+            vain[alike] = spec
         return None
 
     def _just_declined(self, job: str) -> dict[str, str]:

@@ -3,8 +3,11 @@
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
+from ares.control.federation import router
+from ares.control.federation.owner_index import UnownedJobs
 from ares.core import keys
 from ares.core.routing.egress import prices_of
 from ares.model.cluster_link import Accepted, Offered
@@ -102,6 +105,44 @@ async def test_the_next_leader_counts_what_the_one_before_it_offered() -> None:
         await world.settle()
         sums = other.federation.routes.offered_room.of("west")
         assert [amounts[2] for amounts in sums.values()] == [3]
+
+
+async def test_jobs_that_no_cluster_can_run_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(router, "_AT_ONCE", 2)
+    async with World() as world:
+        east, _ = await _two(world, east={"shapes": (FOUR,)}, west={"shapes": (FOUR,)})
+        never = [await world.submit(gpus=64, priority="HIGH") for _ in range(3)]
+        jobs = [await world.submit(gpus=1, selector={"only": "east"} if number else {}) for number in range(2)]
+        await _offered(world, east, jobs[0])
+        assert all(world.state(job).owner is None for job in (*never, jobs[1]))
+
+
+async def test_the_highest_priority_is_offered_first_then_what_came_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(router, "_AT_ONCE", 1)
+    async with World() as world:
+        one = ScriptedCluster(world, "east")
+        asked: list[str] = []
+        for priority in ("LOW", "NORMAL", "HIGH", "NORMAL"):
+            asked.append(await world.submit(gpus=1, priority=priority))
+            await world.advance(1.0)
+        await one.connect()
+        await one.list_()
+        await one.report(shapes=(FOUR,))
+        await world.until(lambda: len(one.of(Offered)) == 4)
+        assert [offer.offer.job for offer in one.of(Offered)] == [asked[2], asked[1], asked[3], asked[0]]
+
+
+def test_jobs_without_a_cluster_are_in_order_whatever_becomes_of_them() -> None:
+    unowned = UnownedJobs()
+    for job, level, since in (("a", 1, 1.0), ("b", 1, 2.0), ("c", 0, 3.0), ("d", 1, 4.0)):
+        unowned.put(job, level, since)
+    assert unowned.in_order() == ["c", "a", "b", "d"]
+    # Its priority is changed; it came back from a cluster; it has gone; it is as it was.
+    unowned.put("c", 1, 3.0)
+    unowned.put("a", 1, 5.0)
+    unowned.remove("d")
+    unowned.put("b", 1, 2.0)
+    assert (unowned.in_order(), len(unowned), "d" in unowned) == (["b", "c", "a"], 3, False)
 
 
 async def test_money_counts_by_the_profile_and_data_where_it_is() -> None:
