@@ -28,10 +28,11 @@ ui: ## build the dashboard anew from ui/, which needs Node; `make up` does not (
 # Names of the tests that failed, for a second look.
 FAILED = .pytest_cache/failed
 
-# The first time, kube-apiserver is built before the tests begin: minutes of both processors, which no test is to share.
+# The first time, kube-apiserver and kube-scheduler are built before the tests begin: minutes of both processors, which no
+# test is to share.
 test: ## run every test (TESTS=tests/unit ARGS="-x" for a part)
 	@scripts/setup test
-	@scripts/kubernetes >/dev/null || true
+	@scripts/kubernetes kube-scheduler >/dev/null || true
 	@.venv/bin/python -m compileall -q -j 0 src
 	@ARES_FAILED=$(FAILED) .venv/bin/pytest $(TESTS) -q -n $(WORKERS) $(ARGS) || scripts/second-look $$? $(FAILED)
 
